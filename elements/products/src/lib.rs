@@ -3,8 +3,6 @@
 
 use artery_engine::{Class, Classes};
 
-pub use router::shared::RouterTables;
-
 /// Export and import of the flows of a FlowBalancer.
 pub mod flows {
     pub use crate::balance::flow_stream::{
@@ -22,6 +20,7 @@ pub mod forged {
 
 pub use artery_click::ClaimedSignals;
 pub use artery_common::ROUTER_HANDLERS;
+pub use artery_forward::shared::RouterTables;
 pub use filter::file_size::FileSize;
 pub use filter::frame_filter::of_file;
 pub use filter::log_file::LogFiles;
@@ -30,13 +29,12 @@ artery_common::element_groups! {
     PRODUCTS;
 
     router(
-        bfd_frames, bfd_peers, changes, chosen, claims, classify, classify_ipv4, classify_ipv6,
-        config, decision_cache, events, explain, explained_verdict, explanation, fast_path, flow,
-        flow_text, forward, handlers, host_port, icmp, json, leave, limits, link_local, local,
-        local_fragments, neighbors_io, order, packet_context, pending_queue, port_names, port_news,
-        port_text, port_update, redirect, route_text, router_worker, shared, shared_state, shortcut,
-        show_bfd, show_events, show_ports, show_routes, slow_path, successor, verdict, waiting
-    ): bfd, ip_router, ip_forward, ip6_forward, link_header, lookup_next_hop;
+        bfd_frames, bfd_peers, changes, chosen, claims, classify, classify_ipv4, classify_ipv6, config,
+        explain, explained_verdict, explanation, handlers, host_port, icmp, json, leave, limits, link_local,
+        local, local_fragments, neighbors_io, packet_context, pending_queue, port_names, port_news,
+        port_text, port_update, redirect, route_text, router_worker, shared_state, show_bfd, show_events,
+        show_ports, show_routes, slow_path, successor, verdict, waiting
+    ): bfd, ip_router, link_header, lookup_next_hop;
 
     fpm(
         answers, broken, frames, next_hops, paths, reason, rib, server, session, shared, status, target,
@@ -66,7 +64,8 @@ artery_common::element_groups! {
 static VEB: Class = switch::veb::class_with_rules::<filter::frame_filter::SwitchRules>();
 
 /// All classes, by the crates that have them.
-const GROUPS: [&[&Class]; 4] = [artery_click::CLASSES, PRODUCTS, &[&VEB], artery_common::CLASSES];
+const GROUPS: [&[&Class]; 5] =
+    [artery_click::CLASSES, artery_forward::CLASSES, PRODUCTS, &[&VEB], artery_common::CLASSES];
 
 const COUNT: usize = {
     let (mut count, mut group) = (0, 0);

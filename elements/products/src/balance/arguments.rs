@@ -1,8 +1,8 @@
 //! What the arguments of FlowBalancer ask for: checked, and made.
 use super::nat_flows::NatFlows;
-use crate::router::shortcut::Shortcut;
 use artery_engine::{ArgError, Args};
 use artery_flow::{FlowKey, FlowLimits, FlowSettings, FlowTable, IdleTimes, Seed};
+use artery_forward::shortcut::Shortcut;
 use artery_storage::{HugePages, Pages, Storage};
 
 /// Whether packets are translated on their way to members.

@@ -13,14 +13,14 @@ use super::look::{
 use super::shared::SharedBalancer;
 use super::tally::BalancerCounters;
 use super::translate::{PacketEnd, translate_packet};
-use crate::router::fast_path::LINK;
-use crate::router::shortcut::Shortcut;
 use artery_common::ip_header;
 use artery_engine::{
     ArgError, Args, Batch, Context, DropReason, Element, Interest, Level, Packet, StartError, anno,
 };
 use artery_flow::balance::{Balancer, Choice, Local, Member, MemberId};
 use artery_flow::{Flow4, Flow6};
+use artery_forward::fast_path::LINK;
+use artery_forward::shortcut::Shortcut;
 use artery_wire::{Ipv4, Ipv6};
 use std::any::Any;
 use std::net::IpAddr;

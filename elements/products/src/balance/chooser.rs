@@ -1,9 +1,9 @@
 //! Chooses members for packets: known flows keep theirs, new ones get one by the method.
 use super::follow::{FlowEventKind, FlowEvents};
 use super::tally::BalancerCounters;
-use crate::router::flow::xor_flow;
 use artery_flow::balance::{Choice, Flow, Local, MemberId};
 use artery_flow::{Answer, FlowId, FlowKey, FlowState, FlowTable, KeyedPacket, PacketInfo, Seed, Tick};
+use artery_forward::flow::xor_flow;
 use artery_wire::TcpFlags;
 use std::time::Duration;
 

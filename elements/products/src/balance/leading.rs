@@ -1,9 +1,9 @@
 //! Redirects frames to members: by the shortcut past the forwarders, or by annotation.
 use super::chooser::{AssignmentSink, BatchPacket};
-use crate::router::fast_path::ForwardFamily;
-use crate::router::shortcut::FamilyShortcut;
 use artery_engine::Packet;
 use artery_flow::balance::{Choice, MemberId};
+use artery_forward::fast_path::ForwardFamily;
+use artery_forward::shortcut::FamilyShortcut;
 
 /// The output value of a frame that goes to the forwarders.
 pub(super) const TO_FORWARDER: u16 = u16::MAX;

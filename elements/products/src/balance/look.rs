@@ -1,10 +1,10 @@
 //! Finds the IP packets of a batch and notes those for services.
 use super::chooser::BatchPacket;
 use super::known::FamilyFlows;
-use crate::router::fast_path::{ForwardFamily, FrameCheck, LINK};
 use artery_common::ip_header;
 use artery_engine::{Batch, Packet};
 use artery_flow::{Flow4, Flow6};
+use artery_forward::fast_path::{ForwardFamily, FrameCheck, LINK};
 use artery_wire::EtherType;
 
 /// Records the packets for a service, and reports each in its order. `look` finds a packet.

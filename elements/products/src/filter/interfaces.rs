@@ -1,8 +1,8 @@
 //! The interfaces that rules know: the loopback and the ports, with their addresses and groups.
-use crate::router::shared::SharedRouter;
 use artery_common::frame_filter::FilterPort;
 use artery_device::{Interface, default_route_interfaces, host_addresses};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
+use artery_forward::shared::SharedRouter;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,9 +1,9 @@
 //! Routes for the rules `no-route` and `urpf-failed`, from the tables of an IPRouter, which packets
 //! read without a lock.
-use crate::router::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args};
 use artery_filter::evaluate::Routes;
 use artery_filter::facts::Interface;
+use artery_forward::shared::{self, SharedRouter};
 use artery_l3::PortId;
 use artery_l3::path::Outcome;
 use artery_l3::router::{PortView, Readers};

@@ -1,9 +1,9 @@
 use super::shared::{FpmServer, FpmServers};
 use super::target::Target;
 use crate::router::port_names::parse_port_names;
-use crate::router::shared;
 use artery_engine::element::StartError;
 use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Read};
+use artery_forward::shared;
 use artery_packet::Batch;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::next_hops::NextHops;
 use super::paths::{PathId, PathKey, Paths};
 use super::reason::RejectReason;
 use super::target::Target;
-use crate::router::shared::SharedRouter;
+use artery_forward::shared::SharedRouter;
 use artery_l3::router::{Protocol, RouterError, Standing, Tables};
 use artery_lpm::Prefix;
 use artery_lpm::load::AnyPrefix;

@@ -100,7 +100,7 @@ impl<T: DerefMut<Target = Tables>> Session<'_, T> {
 /// Parses bytes as the stream of a daemon, for the router of this name.
 #[cfg(feature = "fuzz")]
 pub fn survive(bytes: &[u8], resources: &artery_engine::Resources, router: &str) {
-    let routers = resources.get::<crate::router::shared::NamedRouters>();
+    let routers = resources.get::<artery_forward::shared::NamedRouters>();
     let router = routers.get(router).expect("there is a router");
     let (mut rib, mut frames, mut answers) =
         (Rib::default(), super::frames::Frames::default(), Answers::default());

@@ -1,8 +1,8 @@
 //! A router that gets FPM routes: usually one; two while one replaces the other.
 use super::next_hops::{NextHops, ResolvedNextHop};
 use super::reason::RejectReason;
-use crate::router::shared::SharedRouter;
 use artery_device::Interface;
+use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
 use artery_l3::router::{RouteSpec, Target as Hop};
 use artery_wire::netlink::{Path, RouteHop, RouteKind};

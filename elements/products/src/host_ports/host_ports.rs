@@ -1,9 +1,9 @@
 use super::shared::FollowedRouter;
 use super::threads::{AllHostPorts, HostPorts};
 use crate::router::port_names::parse_port_names;
-use crate::router::shared::{self, SharedRouter};
 use artery_engine::element::StartError;
 use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Read};
+use artery_forward::shared::{self, SharedRouter};
 use artery_packet::Batch;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@ use super::log_lines::LogLines;
 use super::status::{self, InterfaceStatus, RouteStatus};
 use crate::fpm::rib::Rib;
 use crate::router::port_names::PortNames;
-use crate::router::shared::SharedRouter;
+use artery_forward::shared::SharedRouter;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,7 +1,7 @@
 //! The status of host ports and of the host's routes, as JSON.
 use crate::fpm::reason::RejectReason;
 use crate::fpm::rib::RouteCounts;
-use crate::router::json::{SCHEMA, Schema, to_json};
+use artery_common::json::{SCHEMA, Schema, to_json};
 use serde::Serialize;
 
 /// The host port of one of the router's ports.

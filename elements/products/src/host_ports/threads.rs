@@ -6,7 +6,7 @@ use super::shared::{FollowedRouter, HostPortsShared};
 use crate::fpm::shared::engine_clock;
 use crate::fpm::target::Target;
 use crate::router::port_names::PortNames;
-use crate::router::shared::SharedRouter;
+use artery_forward::shared::SharedRouter;
 use rustix::fd::BorrowedFd;
 use std::collections::HashMap;
 use std::io;

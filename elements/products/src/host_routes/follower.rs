@@ -4,8 +4,8 @@
 //! routes are read from the kernel at the start and whenever its interfaces or addresses have changed, since
 //! the kernel then removes routes; otherwise they are known.
 use super::wanted::{HostHop, MOST_PREFIXES, Reach, Wanted};
-use crate::router::shared::SharedRouter;
 use artery_device::{HostRouteChange, HostRoutes, Interface, InterfaceMonitor, RouteByGateway};
+use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};

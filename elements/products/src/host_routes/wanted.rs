@@ -1,6 +1,6 @@
 //! Which routes and link-local addresses the host is to have for a router.
-use crate::router::shared::SharedRouter;
 use artery_device::RouteByGateway;
+use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
 use artery_l3::router::{Ip, Source, Tables};
 use artery_lpm::load::AnyPrefix;

@@ -1,12 +1,12 @@
 use super::bfd_frames::{Datagram, build_frame};
 use super::bfd_peers::{Outgoing, Peer, Peers, find_peer, local_address, parse_gateway};
-use super::shared::{self, SharedRouter};
 use super::show_bfd;
 use artery_common::chance::Chance;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError,
     Time, Write, anno,
 };
+use artery_forward::shared::{self, SharedRouter};
 use artery_l3::PortId;
 use artery_l3::router::PortView;
 use artery_wire::BfdControl;

@@ -1,6 +1,6 @@
 //! Frames with BFD control packets over a single hop (RFC 5881): recognized, checked and written.
-use super::fast_path::LINK;
 use artery_engine::DropReason;
+use artery_forward::fast_path::LINK;
 use artery_l3::router::PortView;
 use artery_wire::build::{ip4, ip6};
 use artery_wire::{BfdControl, EtherType, Ethernet, Ip6Headers, IpProtocol, Ipv4, Ipv6, Udp, checksum};

@@ -1,9 +1,9 @@
 //! The sessions of a BFD element: their configuration, the session that a packet belongs to, and the states
 //! that routes use. The copies of the element share them.
 use super::route_text::{parse_ip, port_of};
-use super::shared::SharedRouter;
 use artery_engine::names::Names;
 use artery_engine::{ArgValue as _, DropReason};
+use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
 use artery_l3::bfd::{Session, SessionSettings};
 use artery_l3::router::{PortView, Tables};

@@ -1,9 +1,9 @@
 //! What people change while the router runs: routes and neighbors.
-use super::events::{Event, RouteEvent};
 use super::route_text::{parse_ip, parse_prefix, parse_route, port_of};
-use super::shared::SharedRouter;
 use artery_engine::ArgValue as _;
 use artery_engine::names::Names;
+use artery_forward::events::{Event, RouteEvent};
+use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
 use artery_l3::neighbor::Kind;
 use artery_l3::router::{Ip, RouterError, Tables};

@@ -1,8 +1,8 @@
 //! The neighbor that packets to an address are sent to, and its state.
-use super::flow::FlowHasher;
 use super::json::port_name;
-use super::shared::SharedRouter;
 use super::verdict::{TablesView, is_forwardable};
+use artery_forward::flow::FlowHasher;
+use artery_forward::shared::SharedRouter;
 use artery_l3::neighbor::NeighborView;
 use artery_l3::path::{Explained, Method, Outcome};
 use artery_l3::router::{PortView, Tables};

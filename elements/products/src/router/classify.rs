@@ -1,11 +1,11 @@
 //! Classifies a frame: the checks of both families, and the dispatch to the family of its packet.
-use super::fast_path::LINK;
-use super::icmp;
 use super::verdict::{
     FlowOf, IcmpReply, IngressInfo, LinkDestination, NeighborMessage, Origin, RouterVerdict, TablesView,
 };
 use super::{classify_ipv4, classify_ipv6};
 use artery_engine::DropReason;
+use artery_forward::fast_path::LINK;
+use artery_forward::flow;
 use artery_l3::PortId;
 use artery_l3::router::PortView;
 use artery_wire::{
@@ -71,7 +71,7 @@ fn without_host(packet: &[u8], came: IngressInfo) -> RouterVerdict {
 
 /// Whether a packet is for a virtual address, which the host does not have.
 fn is_virtual(packet: &[u8], ports: &[PortView]) -> bool {
-    icmp::source_and_destination(packet).is_some_and(|(_, to)| ports.iter().any(|port| answers_for(port, to)))
+    flow::source_and_destination(packet).is_some_and(|(_, to)| ports.iter().any(|port| answers_for(port, to)))
 }
 
 /// Whether an address is a virtual one of a port.
@@ -120,7 +120,7 @@ fn no_listener_reply(packet: &[u8]) -> Option<IcmpReply> {
 
 /// Whether a packet is for an address that ports have, and may not use.
 fn is_unclaimed(packet: &[u8], ports: &[PortView], own: LocalState<'_>) -> bool {
-    let Some((_, to)) = icmp::source_and_destination(packet) else { return false };
+    let Some((_, to)) = flow::source_and_destination(packet) else { return false };
     let mut owners = (0..)
         .map(PortId)
         .zip(ports)

@@ -6,8 +6,6 @@ use super::chosen::{describe_next_hop, flow_number};
 use super::classify::{LocalState, classify};
 use super::explained_verdict::{ExplainedFrame, describe_local};
 use super::explanation::{Explanation, Facts, Stage};
-use super::fast_path::LINK;
-use super::flow_text::{PacketSpec, parse_packet};
 use super::json::{SCHEMA, port_name, to_json};
 use super::route_text::port_names;
 use super::router_worker;
@@ -16,8 +14,10 @@ use super::show_ports::reverse_path;
 use super::verdict::{
     EgressPlan, IngressInfo, LinkDestination, Origin, RouterVerdict, TablesView, is_forwardable,
 };
+use artery_common::flow_text::{PacketSpec, parse_packet};
 use artery_common::hex::to_hex;
 use artery_engine::{Context, DropReason};
+use artery_forward::fast_path::LINK;
 use artery_l3::next_hop::Hop;
 use artery_l3::path::{Explained, Method, PathReader};
 use artery_l3::router::{GroupView, Ip, Tables};

@@ -1,12 +1,12 @@
 //! The verdict of an explanation, as a sentence and as JSON.
 use super::classify::LocalState;
 use super::explanation::VerdictJson;
-use super::fast_path::LINK;
 use super::icmp::{self, IcmpSource, IcmpSuppressed};
 use super::json::port_name;
 use super::redirect::build_redirect;
 use super::verdict::{EgressPlan, IcmpReply, IngressInfo, NeighborMessage, RouterVerdict, TablesView};
 use artery_engine::DropReason;
+use artery_forward::fast_path::LINK;
 use std::net::IpAddr;
 
 /// A frame that is explained.

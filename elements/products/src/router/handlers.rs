@@ -136,8 +136,8 @@ fn to_handler_error(why: ChangeError) -> HandlerError {
 #[cfg(test)]
 mod tests {
     use super::super::ip_router::CLASS;
-    use super::super::shared::RouterTables;
     use artery_engine::{Bench, Resources};
+    use artery_forward::shared::RouterTables;
     use artery_wire::build::{arp_reply, ether, ip4};
     use serde_json::{Value, json};
     use std::sync::Arc;

@@ -2,10 +2,10 @@
 //!
 //! The router alone answers for its addresses and claims them, so that each question gets one answer.
 //! The host finds its neighbors by itself: its questions leave by the port, and answers reach both.
-use super::fast_path::LINK;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{IngressInfo, LinkDestination, NeighborMessage, Origin};
 use artery_engine::{DropReason, Packet};
+use artery_forward::fast_path::LINK;
 use artery_l3::PortId;
 use artery_l3::router::PortView;
 use artery_wire::nd::NdMessage;

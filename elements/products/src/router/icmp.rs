@@ -1,9 +1,10 @@
 //! Messages of the router itself: ICMP errors and echo replies, and their source addresses.
 use super::verdict::{IcmpReply, IngressInfo, TablesView, is_forwardable};
+use artery_forward::flow;
 use artery_l3::PortId;
 use artery_l3::router::PortView;
 use artery_lpm::Prefix;
-use artery_wire::{Forbidden, Icmp6, Icmp6Answer, Icmp6Type, IcmpAnswer, Ip6Headers, IpProtocol, Ipv4, Ipv6};
+use artery_wire::{Forbidden, Icmp6, Icmp6Answer, Icmp6Type, IcmpAnswer, Ip6Headers, IpProtocol, Ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The time to live of echo replies, as of the router's other messages (RFC 1122 section 3.2.1.7).
@@ -124,7 +125,7 @@ pub(crate) fn build_error(
 /// section 4.3.2.4), for IPv6, and where no route leads back, the one that the packet came by (RFC 4443
 /// section 2.2 leaves the choice).
 pub(crate) fn error_port(packet: &[u8], came: IngressInfo, view: &TablesView<'_>) -> Option<PortId> {
-    let back = match source_and_destination(packet) {
+    let back = match flow::source_and_destination(packet) {
         Some((IpAddr::V4(from), _)) => view.v4.explain_path(view.turn, from.to_bits(), |_| 0).decision,
         _ => return came.from.port(),
     };
@@ -193,13 +194,4 @@ pub(crate) fn fragment_ipv6(packet: &[u8], mtu: usize, id: u32) -> Option<Vec<Ve
         Some(bytes)
     };
     payload.chunks(room).enumerate().map(fragment).collect()
-}
-
-/// Source and destination address of a packet.
-pub(crate) fn source_and_destination(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    match packet.first()? >> 4 {
-        4 => Ipv4::new(packet).ok().map(|ip| (ip.src().into(), ip.dst().into())),
-        6 => Ipv6::new(packet).ok().map(|ip| (ip.src().into(), ip.dst().into())),
-        _ => None,
-    }
 }

@@ -1,6 +1,5 @@
 //! Egress from the router: rewrites a packet, fragments it if it must, sends it, and sends a redirect to its
 //! sender.
-use super::fast_path::LINK;
 use super::icmp::IcmpSource;
 use super::redirect::{Redirect, build_redirect};
 use super::slow_path::{SlowPath, SlowPathContext};
@@ -9,6 +8,7 @@ use artery_common::fragments::Fragmenter;
 use artery_common::gateway_options::OptionProcessor;
 use artery_common::ip_header;
 use artery_engine::{DropReason, Level, Packet};
+use artery_forward::fast_path::LINK;
 use artery_l3::router::PortView;
 use artery_wire::{EtherAddr, Ethernet, Ipv4, Ipv6};
 use std::net::Ipv4Addr;

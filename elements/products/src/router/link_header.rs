@@ -1,5 +1,5 @@
-use super::shared::{self, LINK_ADDRESS, SharedRouter};
 use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Packet, Simple};
+use artery_forward::shared::{self, LINK_ADDRESS, SharedRouter};
 use artery_l3::PortId;
 use artery_wire::{EtherAddr, EtherType, Ethernet};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Packets of the host to IPv6 link-local addresses. The host's interface to the router has the link-local
 //! addresses of the ports; the source address of a packet selects its egress port.
-use super::fast_path::LINK;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::IngressInfo;
 use artery_engine::Packet;
+use artery_forward::fast_path::LINK;
 use artery_l3::PortId;
 use artery_l3::router::PortView;
 use artery_wire::{IpProtocol, Ipv6};

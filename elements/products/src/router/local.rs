@@ -1,19 +1,20 @@
 //! Packets for the router itself: echo requests, fragments of such, and the host's.
 use super::classify::is_own_address;
-use super::fast_path::LINK;
 use super::icmp::{self, IcmpSource};
 use super::leave::write_link;
 use super::local_fragments::{
     Fragment, LocalFragmentKey, PartialLocalPacket, parse_ipv4_fragment, parse_ipv6_fragment, rebuild_ipv6,
 };
 use super::neighbors_io::mac_for_host;
-use super::shared::SharedRouter;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{IcmpReply, IngressInfo};
 use artery_common::echo_reply::answer_echo;
 use artery_common::gateway_options::OptionProcessor;
 use artery_common::reassembly::{FragmentOutcome, GivenUp};
 use artery_engine::{DropReason, Packet};
+use artery_forward::fast_path::LINK;
+use artery_forward::flow;
+use artery_forward::shared::SharedRouter;
 use artery_wire::{EtherAddr, Icmp6Error, IcmpError, Ipv4, Ipv6};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -107,7 +108,7 @@ impl SlowPath {
         job: &mut SlowPathContext<'_, '_>,
     ) {
         let bytes = packet.data().get(LINK..).unwrap_or_default();
-        let sender = icmp::source_and_destination(bytes).map(|(from, _)| from);
+        let sender = flow::source_and_destination(bytes).map(|(from, _)| from);
         if !sender.is_some_and(|sender| self.limits.try_acquire(sender, job.now)) {
             self.counters.echoes_limited += 1;
             return job.cx.discard(packet, DropReason::RateLimited);
@@ -168,7 +169,7 @@ impl SlowPath {
     /// How long an IPv6 packet of our own may be.
     fn mtu_to(&self, packet: &[u8], came: IngressInfo, job: &SlowPathContext<'_, '_>) -> usize {
         let port = came.from.port().and_then(|port| job.port(port)).map_or(1280, |port| port.mtu.into());
-        match icmp::source_and_destination(packet) {
+        match flow::source_and_destination(packet) {
             Some((_, IpAddr::V6(to))) if !to.is_unicast_link_local() => {
                 let view = job.view();
                 view.v6.explain_path(view.turn, to.to_bits(), |_| 0).decision.mtu.into()

@@ -1,7 +1,7 @@
-use super::flow::FlowHasher;
-use super::shared::{self, LINK_ADDRESS};
 use artery_common::ip_header;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Level, Packet, anno};
+use artery_forward::flow::FlowHasher;
+use artery_forward::shared::{self, LINK_ADDRESS};
 use artery_l3::PortId;
 use artery_l3::path::{ForwardDecision, Method, Outcome};
 use artery_l3::router::{PortView, Readers, ReversePath};

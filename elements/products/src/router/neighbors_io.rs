@@ -1,12 +1,12 @@
 //! Messages between neighbors: received and decided about, and sent: questions, answers, announcements.
 use super::claims::ClaimAction;
-use super::fast_path::LINK;
-use super::order::ReorderGuard;
 use super::pending_queue::Neighbor;
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{NeighborMessage, TablesView};
 use artery_common::arp_frame::arp_frame;
 use artery_engine::{DropReason, Packet};
+use artery_forward::fast_path::LINK;
+use artery_forward::order::ReorderGuard;
 use artery_l3::PortId;
 use artery_l3::neighbor::arp_input::{self, ArpOutcome, ArpPort, ArpReply, ArpSurroundings};
 use artery_l3::neighbor::claim::ClaimEffect;

@@ -1,7 +1,8 @@
 //! ICMP redirects: which senders get one, and how (RFC 1812 section 5.2.7.2, RFC 4861 section 8.2).
-use super::fast_path::LINK;
 use super::icmp::{self, IcmpSource};
 use super::verdict::{EgressPlan, IcmpReply, IngressInfo};
+use artery_forward::fast_path::LINK;
+use artery_forward::flow;
 use artery_wire::nd::{self, LinkEndpoint};
 use artery_wire::{EtherAddr, Ethernet, IcmpError};
 use std::net::{IpAddr, Ipv6Addr};
@@ -45,7 +46,7 @@ fn redirect_v6(
     from: IcmpSource<'_>,
 ) -> Option<NdRedirect> {
     let (id, port) = from.ingress_port()?;
-    let (IpAddr::V6(sender), _) = icmp::source_and_destination(frame.get(LINK..)?)? else { return None };
+    let (IpAddr::V6(sender), _) = flow::source_and_destination(frame.get(LINK..)?)? else { return None };
     let own = port.link_local.into();
     (from.is_usable)(id, IpAddr::V6(own)).then_some(NdRedirect {
         from: LinkEndpoint { ether: port.address, ip: own },

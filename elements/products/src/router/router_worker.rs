@@ -4,7 +4,6 @@ use super::config;
 use super::limits::Rate;
 use super::port_news::{PortMonitor, PortUpdates};
 use super::port_update::{PortUpdate, apply_change, mtu_warning};
-use super::shared::{NamedRouters, SharedRouter};
 use super::shared_state::SharedState;
 use super::slow_path::{SlowPath, SlowPathContext, SlowPathSettings};
 use super::verdict::Origin;
@@ -14,6 +13,7 @@ use artery_engine::names::Names;
 use artery_engine::{
     ArgError, Args, Batch, Context, DropReason, Element, HandlerError, Interest, StartError,
 };
+use artery_forward::shared::{NamedRouters, SharedRouter};
 use artery_l3::PortId;
 use artery_l3::neighbor::claim::ClaimSettings;
 use std::any::Any;

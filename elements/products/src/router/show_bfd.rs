@@ -1,7 +1,7 @@
 //! Sessions of BFD as JSON.
 use super::bfd_peers::{Peer, Peers, local_address};
 use super::json::{port_name, to_json};
-use super::shared::SharedRouter;
+use artery_forward::shared::SharedRouter;
 use artery_l3::bfd::SessionView;
 use artery_l3::router::PortView;
 use artery_wire::BfdState;

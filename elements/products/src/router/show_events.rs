@@ -1,7 +1,7 @@
 //! Events as JSON, each with a sentence for people.
-use super::events::{AddressEvent, Event, NumberedEvent, PortEvent, RecentEvents, RouteEvent};
 use super::json::{SCHEMA, Schema, port_name, to_json};
-use super::shared::SharedRouter;
+use artery_forward::events::{AddressEvent, Event, NumberedEvent, PortEvent, RecentEvents, RouteEvent};
+use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
 use artery_l3::neighbor::Happened;
 use artery_l3::router::PortView;
@@ -171,38 +171,5 @@ fn link_addresses(what: Happened) -> (Option<EtherAddr>, Option<EtherAddr>) {
         Happened::Moved { from, to } => (Some(to), Some(from)),
         Happened::Contested { kept, heard } | Happened::Refused { kept, heard } => (Some(heard), Some(kept)),
         _ => (None, None),
-    }
-}
-
-impl AddressEvent {
-    fn name(self) -> &'static str {
-        match self {
-            AddressEvent::Duplicate(_) => "duplicate",
-            AddressEvent::Defended(_) => "defended",
-            AddressEvent::Claimed => "claimed",
-            AddressEvent::Added => "added",
-            AddressEvent::Removed => "removed",
-        }
-    }
-}
-
-impl RouteEvent {
-    fn name(self) -> &'static str {
-        match self {
-            RouteEvent::Added => "added",
-            RouteEvent::Replaced => "replaced",
-            RouteEvent::Removed => "removed",
-        }
-    }
-}
-
-impl PortEvent {
-    fn name(self) -> &'static str {
-        match self {
-            PortEvent::Up => "up",
-            PortEvent::Down => "down",
-            PortEvent::Mtu(_) => "mtu",
-            PortEvent::LinkAddress(_) => "lladdr",
-        }
     }
 }

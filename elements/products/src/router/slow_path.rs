@@ -5,21 +5,22 @@
 //! classified again when the wait is over.
 use super::claims::{ClaimAction, Claims};
 use super::classify::{LocalState, classify};
-use super::decision_cache;
-use super::events::{AddressEvent, Event};
-use super::fast_path::LINK;
-use super::flow::FlowHasher;
 use super::icmp::{self, IcmpSource, IcmpSuppressed};
 use super::limits::{Rate, RateBucket, RateLimits};
 use super::local_fragments::{Fragments, no_fragments};
-use super::order::ChangeMark;
 use super::pending_queue::{Neighbor, PendingPacket, PendingQueue};
-use super::shared::SharedRouter;
 use super::shared_state::{Counters, SharedState, lock_mutex};
 use super::verdict::{
     EgressPlan, IcmpReply, IngressInfo, LinkDestination, NeighborMessage, Origin, RouterVerdict, TablesView,
 };
 use artery_engine::{Batch, Context, DropReason, Packet, Time, anno};
+use artery_forward::decision_cache;
+use artery_forward::events::{AddressEvent, Event};
+use artery_forward::fast_path::LINK;
+use artery_forward::flow;
+use artery_forward::flow::FlowHasher;
+use artery_forward::order::ChangeMark;
+use artery_forward::shared::SharedRouter;
 use artery_l3::neighbor::Link;
 use artery_l3::neighbor::claim::ClaimEffect;
 use artery_l3::path::{ForwardDecision, Outcome};
@@ -301,7 +302,7 @@ impl SlowPath {
     /// Sends a frame of the router, whose link header is still to be made: to the host if it answers the
     /// host, by the port if its destination is on that link only, else by the routes.
     pub(super) fn send_own(&mut self, packet: Packet, about: IngressInfo, job: &mut SlowPathContext<'_, '_>) {
-        let to = packet.data().get(LINK..).and_then(icmp::source_and_destination).map(|(_, to)| to);
+        let to = packet.data().get(LINK..).and_then(flow::source_and_destination).map(|(_, to)| to);
         match (about.from, to) {
             (Origin::Host, _) => self.hand_to_host(packet, about, job),
             (Origin::Port(port), Some(IpAddr::V6(to))) if to.is_unicast_link_local() => {
@@ -319,7 +320,7 @@ impl SlowPath {
         for packet in batch.drain() {
             let [port] = packet.annotation(anno::PAINT);
             let port = PortId(port.into());
-            match packet.data().get(LINK..).and_then(icmp::source_and_destination) {
+            match packet.data().get(LINK..).and_then(flow::source_and_destination) {
                 None => job.cx.discard(packet, DropReason::Malformed),
                 Some((from, _)) if !self.is_usable(port, from) => {
                     job.cx.discard(packet, DropReason::Unclaimed)

@@ -1,11 +1,11 @@
 //! Pending packets of one worker: held, solicited for, released, or failed.
-use super::fast_path::LINK;
-use super::order::ChangeMark;
 use super::pending_queue::{EnqueueOutcome, Neighbor, NextStep, PendingPacket};
 use super::slow_path::{SlowPath, SlowPathContext};
 use super::verdict::{EgressPlan, IngressInfo, Origin, RouterVerdict};
 use super::{classify_ipv4, classify_ipv6};
 use artery_engine::{DropReason, Packet};
+use artery_forward::fast_path::LINK;
+use artery_forward::order::ChangeMark;
 use artery_l3::neighbor::Resolution;
 use artery_l3::router::Tables;
 use std::net::IpAddr;

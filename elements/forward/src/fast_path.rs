@@ -9,10 +9,10 @@ use artery_l3::router::{PortView, Readers};
 use artery_lpm::Family;
 
 /// Bytes of the link header.
-pub(crate) const LINK: usize = 14;
+pub const LINK: usize = 14;
 
 /// An address family whose frames are forwarded.
-pub(crate) trait ForwardFamily: Family + Key {
+pub trait ForwardFamily: Family + Key {
     /// The destination of a frame, and whether it is complete and valid, was sent to this port, and may be
     /// forwarded by any router. It is computed without branches, since mixed traffic would mispredict them,
     /// and rejects a few valid frames.
@@ -37,15 +37,15 @@ pub(crate) trait ForwardFamily: Family + Key {
 
 /// The conditions for a frame that depend on its ingress port.
 #[derive(Clone, Copy)]
-pub(crate) struct FrameCheck<'t> {
+pub struct FrameCheck<'t> {
     /// The port's link address, as the upper bytes of a little-endian word whose others are zero.
-    pub(super) mac_address: u64,
+    pub(crate) mac_address: u64,
     /// IPv4 sources that packets should not have.
-    pub(super) exception_sources: &'t ExceptionSources,
+    pub(crate) exception_sources: &'t ExceptionSources,
 }
 
 impl<'t> FrameCheck<'t> {
-    pub(crate) fn new(port: &'t PortView) -> FrameCheck<'t> {
+    pub fn new(port: &'t PortView) -> FrameCheck<'t> {
         let [a, b, c, d, e, f] = port.address.0;
         FrameCheck {
             mac_address: u64::from_le_bytes([0, 0, a, b, c, d, e, f]),
@@ -57,14 +57,14 @@ impl<'t> FrameCheck<'t> {
 /// Rewrites a frame that passed the check and is to be forwarded with this link header (see [`write_link`]).
 /// Returns false if the frame is too long.
 #[inline]
-pub(crate) fn rewrite_frame<A: ForwardFamily>(packet: &mut Packet, header: (u64, u32), mtu: u16) -> bool {
+pub fn rewrite_frame<A: ForwardFamily>(packet: &mut Packet, header: (u64, u32), mtu: u16) -> bool {
     let most = if packet.has_offload() { max_packet_len(packet, mtu) } else { mtu.into() };
     rewrite_within::<A>(packet, header, most)
 }
 
 /// The same, unless it is longer than `most` bytes, without link header and padding.
 #[inline(always)]
-pub(super) fn rewrite_within<A: ForwardFamily>(packet: &mut Packet, header: (u64, u32), most: usize) -> bool {
+pub(crate) fn rewrite_within<A: ForwardFamily>(packet: &mut Packet, header: (u64, u32), most: usize) -> bool {
     let len = A::rewrite_headers(packet.data_mut(), header, most);
     len.inspect(|len| packet.truncate(*len)).is_some()
 }
@@ -78,7 +78,7 @@ fn max_packet_len(packet: &Packet, mtu: u16) -> usize {
 /// Writes a link header without its EtherType, which stays as it is: the destination with the first two bytes
 /// of the source, and the rest of the source.
 #[inline]
-pub(super) fn write_link(frame: &mut [u8; LINK], header: (u64, u32)) {
+pub fn write_link(frame: &mut [u8; LINK], header: (u64, u32)) {
     let [first @ .., a, b, c, d, _, _] = frame;
     *first = header.0.to_le_bytes();
     [*a, *b, *c, *d] = header.1.to_le_bytes();

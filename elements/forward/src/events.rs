@@ -2,7 +2,7 @@
 //!
 //! Whoever changes the tables records the event while holding them, so events are in the order of the
 //! changes. A reader asks for events from a number on, and learns how many of those were already dropped.
-use super::shared::SharedRouter;
+use crate::shared::SharedRouter;
 use artery_l3::PortId;
 use artery_l3::neighbor::{Action, Happened};
 use artery_l3::next_hop::Hop;
@@ -21,7 +21,7 @@ const MOST: usize = 10_000;
 const MANY_DOWN: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// A neighbor changed its state.
     Neighbor { port: PortId, address: IpAddr, what: Happened },
     /// An address of the router changed its state.
@@ -38,7 +38,7 @@ pub(crate) enum Event {
 
 /// What can happen to an address of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AddressEvent {
+pub enum AddressEvent {
     /// Another host uses it; with that host's link address, if it is known.
     Duplicate(Option<EtherAddr>),
     /// Another host used it once, and the router defended it.
@@ -53,7 +53,7 @@ pub(crate) enum AddressEvent {
 
 /// What can happen to a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RouteEvent {
+pub enum RouteEvent {
     /// The prefix had no route before.
     Added,
     /// It has other next hops now.
@@ -64,7 +64,7 @@ pub(crate) enum RouteEvent {
 
 /// What can happen to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PortEvent {
+pub enum PortEvent {
     /// Its link came up.
     Up,
     /// Its link went down.
@@ -77,29 +77,29 @@ pub(crate) enum PortEvent {
 
 /// An event with its number and its time, since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NumberedEvent {
+pub struct NumberedEvent {
     /// Its number; they count from 0.
-    pub(crate) seq: u64,
-    pub(crate) time: Duration,
-    pub(crate) event: Event,
+    pub seq: u64,
+    pub time: Duration,
+    pub event: Event,
 }
 
 /// The events from some number on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RecentEvents {
+pub struct RecentEvents {
     /// The events that are still in the queue.
-    pub(crate) events: Vec<NumberedEvent>,
+    pub events: Vec<NumberedEvent>,
     /// How many events were dropped before them.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// The number of the next event that will happen.
-    pub(crate) next: u64,
+    pub next: u64,
 }
 
 /// A gateway: the port on whose link it is, and its address.
-pub(super) type Gateway = (PortId, IpAddr);
+type Gateway = (PortId, IpAddr);
 
 #[derive(Default)]
-pub(crate) struct Events {
+pub struct Events {
     events: VecDeque<NumberedEvent>,
     next: u64,
     /// Gateways that can't be used: no more than twice as many as routes have, and some.
@@ -114,12 +114,12 @@ pub(crate) struct Events {
 
 impl Events {
     /// Of a router with these ports.
-    pub(crate) fn new(ports: Vec<PortView>) -> Events {
+    pub fn new(ports: Vec<PortView>) -> Events {
         Events { ports, ..Events::default() }
     }
 
     /// Appends an event, and drops the oldest one if the queue is full.
-    pub(crate) fn push(&mut self, time: Duration, event: Event) {
+    pub fn push(&mut self, time: Duration, event: Event) {
         self.track_duplicates(&event);
         if self.events.len() >= MOST {
             self.events.pop_front();
@@ -130,7 +130,7 @@ impl Events {
 
     /// The events from number `since` on. A number that was never given is one of an earlier run:
     /// then they are all.
-    pub(crate) fn events_since(&self, since: u64) -> RecentEvents {
+    pub fn events_since(&self, since: u64) -> RecentEvents {
         let since = if since > self.next { 0 } else { since };
         let oldest = self.next - self.events.len() as u64;
         let skipped = since.saturating_sub(oldest) as usize;
@@ -139,12 +139,12 @@ impl Events {
     }
 
     /// The number of the next event.
-    pub(crate) fn next_number(&self) -> u64 {
+    pub fn next_number(&self) -> u64 {
         self.next
     }
 
     /// Addresses of a port that other hosts use.
-    pub(crate) fn duplicates(&self, port: PortId) -> impl Iterator<Item = IpAddr> + '_ {
+    pub fn duplicates(&self, port: PortId) -> impl Iterator<Item = IpAddr> + '_ {
         self.duplicates.iter().filter(move |(of, _)| *of == port).map(|(_, address)| *address)
     }
 
@@ -185,12 +185,12 @@ impl Events {
 
 impl SharedRouter {
     /// Records an event. Call it while holding the tables, or without a change of them.
-    pub(crate) fn record_event(&self, now: Duration, event: Event) {
+    pub fn record_event(&self, now: Duration, event: Event) {
         self.lock_events().push(now, event);
     }
 
     /// Records an event of a port's engine, which [`Tables::drain_actions`] returned.
-    pub(crate) fn record_action(&self, now: Duration, tables: &Tables, port: PortId, action: &PortAction) {
+    pub fn record_action(&self, now: Duration, tables: &Tables, port: PortId, action: &PortAction) {
         match action {
             PortAction::V4(Action::Event(event)) => {
                 self.record_neighbor_event(now, tables, port, event.address, event.what);
@@ -227,7 +227,7 @@ impl SharedRouter {
     }
 
     /// Records the state of a BFD session and of its gateway, if they changed.
-    pub(super) fn record_bfd_event(
+    pub fn record_bfd_event(
         &self,
         now: Duration,
         tables: &Tables,
@@ -246,7 +246,7 @@ impl SharedRouter {
 
     /// Records the changes of ports since the last call, and the gateways that became usable
     /// or unusable by them.
-    pub(crate) fn record_port_changes(&self, now: Duration, tables: &Tables, ports: &[PortView]) {
+    pub fn record_port_changes(&self, now: Duration, tables: &Tables, ports: &[PortView]) {
         let mut events = self.lock_events();
         if events.ports == ports {
             return;
@@ -294,6 +294,42 @@ fn port_addresses(port: &PortView) -> BTreeSet<IpAddr> {
 fn route_gateways(tables: &Tables) -> impl Iterator<Item = Gateway> {
     let hops = tables.group_views().into_iter().flat_map(|group| group.members).map(|member| member.hop);
     hops.filter_map(Hop::gateway)
+}
+
+impl AddressEvent {
+    /// The event in a word, as people and documents in JSON say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            AddressEvent::Duplicate(_) => "duplicate",
+            AddressEvent::Defended(_) => "defended",
+            AddressEvent::Claimed => "claimed",
+            AddressEvent::Added => "added",
+            AddressEvent::Removed => "removed",
+        }
+    }
+}
+
+impl RouteEvent {
+    /// The event in a word, as people and documents in JSON say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RouteEvent::Added => "added",
+            RouteEvent::Replaced => "replaced",
+            RouteEvent::Removed => "removed",
+        }
+    }
+}
+
+impl PortEvent {
+    /// The event in a word, as people and documents in JSON say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PortEvent::Up => "up",
+            PortEvent::Down => "down",
+            PortEvent::Mtu(_) => "mtu",
+            PortEvent::LinkAddress(_) => "lladdr",
+        }
+    }
 }
 
 #[cfg(test)]

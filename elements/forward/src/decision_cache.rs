@@ -1,7 +1,7 @@
 //! Packets that are redirected by their destination annotation. A balancer redirects many packets to few
 //! addresses, so decisions about these are cached until the tables change.
-use super::fast_path::{ForwardFamily, LINK};
-use super::icmp;
+use crate::fast_path::{ForwardFamily, LINK};
+use crate::flow;
 use artery_engine::{Packet, anno};
 use artery_l3::PortId;
 use artery_l3::path::{ForwardDecision, Outcome};
@@ -9,13 +9,13 @@ use artery_wire::EtherType;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The address that a frame's packet is redirected to, if it is not its destination.
-pub(super) fn destination_annotation(packet: &Packet, kind: EtherType) -> Option<IpAddr> {
+pub fn destination_annotation(packet: &Packet, kind: EtherType) -> Option<IpAddr> {
     let to: IpAddr = match kind {
         EtherType::IPV4 => packet.dst_ip().into(),
         EtherType::IPV6 => Ipv6Addr::from(packet.annotation::<16>(anno::DST_IP6)).into(),
         _ => return None,
     };
-    let (_, destination) = packet.data().get(LINK..).and_then(icmp::source_and_destination)?;
+    let (_, destination) = packet.data().get(LINK..).and_then(flow::source_and_destination)?;
     (!to.is_unspecified() && to != destination).then_some(to)
 }
 
@@ -23,7 +23,7 @@ pub(super) fn destination_annotation(packet: &Packet, kind: EtherType) -> Option
 const PAIRS: usize = 64;
 
 /// Decisions about addresses, valid while nothing changes.
-pub(super) struct DecisionCache<A> {
+pub(crate) struct DecisionCache<A> {
     entries: Box<[[CachedDecision<A>; 2]; PAIRS]>,
     /// The number of changes before it.
     changes: u64,
@@ -52,7 +52,7 @@ impl<A: ForwardFamily> DecisionCache<A> {
     /// after so many changes. None if the decision about some is not cached: then
     /// decide, and call [`insert_batch`](Self::insert_batch).
     #[inline]
-    pub(super) fn decide_batch(
+    pub(crate) fn decide_batch(
         &mut self,
         changes: u64,
         addresses: &[A],
@@ -83,7 +83,7 @@ impl<A: ForwardFamily> DecisionCache<A> {
 
     /// Caches decisions, except those that control must see used.
     #[cold]
-    pub(super) fn insert_batch(&mut self, addresses: &[A], decisions: &[ForwardDecision]) {
+    pub(crate) fn insert_batch(&mut self, addresses: &[A], decisions: &[ForwardDecision]) {
         for (address, decision) in addresses.iter().zip(decisions) {
             if is_cacheable(decision) && self.cached_entry(*address).address != *address {
                 let pair = &mut self.entries[address.last_bits() % PAIRS];
@@ -94,6 +94,6 @@ impl<A: ForwardFamily> DecisionCache<A> {
 }
 
 /// Whether a decision holds until the tables change, and control need not see its use.
-pub(super) fn is_cacheable(decision: &ForwardDecision) -> bool {
+pub(crate) fn is_cacheable(decision: &ForwardDecision) -> bool {
     decision.outcome == Outcome::Forward && decision.link.is_only_ready()
 }

@@ -1,5 +1,5 @@
 //! Packets as people write them: `10.1.2.3:1234 > 8.8.8.8:53 udp ttl 9`.
-use artery_common::hex::from_hex;
+use crate::hex::from_hex;
 use artery_wire::EtherAddr;
 use artery_wire::build::{Ether, Frame, ether, ip4, ip6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,7 +13,7 @@ type ParseError = String;
 
 /// A packet that was described.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum PacketSpec {
+pub enum PacketSpec {
     /// A packet described by its header fields.
     Flow(FlowSpec),
     /// By all bytes of its frame.
@@ -22,7 +22,7 @@ pub(crate) enum PacketSpec {
 
 /// The described fields of a packet.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct FlowSpec {
+pub struct FlowSpec {
     ends: AddressPair,
     upper: UpperLayer,
     ttl: u8,
@@ -60,7 +60,7 @@ struct PacketOptions {
 }
 
 /// Parses a description of a packet.
-pub(crate) fn parse_packet(text: &str) -> Result<PacketSpec, ParseError> {
+pub fn parse_packet(text: &str) -> Result<PacketSpec, ParseError> {
     let text = text.replace('>', " > ");
     let mut words = text.split_whitespace();
     let Some(first) = words.next() else { return Err(format!("which packet? write it as {FLOW}")) };
@@ -164,7 +164,7 @@ fn parse_hex(text: &str) -> Result<Vec<u8>, ParseError> {
 
 impl FlowSpec {
     /// The frame to this MAC address, or to the broadcast or group address if the destination requires that.
-    pub(crate) fn build_frame(&self, station: EtherAddr, from: EtherAddr) -> Result<Vec<u8>, ParseError> {
+    pub fn build_frame(&self, station: EtherAddr, from: EtherAddr) -> Result<Vec<u8>, ParseError> {
         let to = self.to.unwrap_or_else(|| self.ends.destination_mac(station));
         let bare = self.frame_with(ether(to, from), &[]);
         let headers = bare.bytes().len() - 14;

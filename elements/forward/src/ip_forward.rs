@@ -1,5 +1,5 @@
-use super::fast_path::{ForwardFamily, FrameCheck, LINK, write_link};
-use super::forward::{self, Forward};
+use crate::fast_path::{ForwardFamily, FrameCheck, LINK, write_link};
+use crate::forward::{self, Forward};
 use artery_engine::{Class, Packet};
 use artery_l3::path::PathReader;
 use artery_l3::router::Readers;

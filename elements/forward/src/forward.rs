@@ -4,10 +4,10 @@
 //! Changes to a single frame are in `fast_path.rs`. Nothing here answers, counts reasons or discards:
 //! exceptions leave unchanged for the router's slow path, which classifies them again. So the checks here may
 //! reject a valid frame, but must never pass an invalid one.
-use super::decision_cache::DecisionCache;
-use super::fast_path::{self, ForwardFamily, FrameCheck};
-use super::flow::FlowHasher;
-use super::shared::{self, SharedRouter};
+use crate::decision_cache::DecisionCache;
+use crate::fast_path::{self, ForwardFamily, FrameCheck};
+use crate::flow::FlowHasher;
+use crate::shared::{self, SharedRouter};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Level, Packet, anno};
 use artery_l3::PortId;
 use artery_l3::path::{ForwardDecision, Outcome, PathReader};
@@ -16,7 +16,7 @@ use artery_rcu::{Published, Turn};
 use std::sync::Arc;
 
 /// Arguments of the elements.
-pub(super) const ARGS: &[Arg] =
+pub(crate) const ARGS: &[Arg] =
     &[Arg::required("ROUTER", "element", "the IPRouter that has the ports, routes and neighbors")];
 
 /// Most ports of a router: the paint annotation holds the ingress port.
@@ -26,7 +26,7 @@ const MOST_PORTS: usize = 1 << 8;
 const FAST_PATH: u16 = u16::MAX;
 
 /// The element of a family.
-pub(super) struct Forward<A: ForwardFamily> {
+pub(crate) struct Forward<A: ForwardFamily> {
     ports: Arc<Published<Vec<PortView>>>,
     work: BatchState<A>,
     router: Arc<SharedRouter>,
@@ -52,7 +52,7 @@ struct BatchState<A: ForwardFamily> {
 }
 
 impl<A: ForwardFamily> Forward<A> {
-    pub(super) fn new(args: &mut Args<'_>, class: &Class) -> Result<Forward<A>, ArgError> {
+    pub(crate) fn new(args: &mut Args<'_>, class: &Class) -> Result<Forward<A>, ArgError> {
         let router = shared::find_router(args)?;
         let ports = router.port_count();
         if ports > MOST_PORTS {
@@ -199,7 +199,7 @@ impl<A: ForwardFamily> BatchState<A> {
     }
 
     /// Makes exceptions of all frames, so that they follow those that wait in the
-    /// slow path; see [`super::order`].
+    /// slow path; see [`crate::order`].
     #[cold]
     fn punt_all(&mut self) {
         self.outputs.fill(self.exception_output);

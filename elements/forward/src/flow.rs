@@ -1,11 +1,11 @@
-//! Numbers of flows, by which one of several next hops is chosen.
+//! Ends of flows, and their numbers, by which one of several next hops is chosen.
 use artery_l3::path::Method;
 use artery_wire::{EtherType, Ethernet, IpProtocol, Ipv4, Ipv6, flow_hash};
 use std::net::IpAddr;
 
 /// The numbers of flows, of one worker.
 #[derive(Default)]
-pub(crate) struct FlowHasher {
+pub struct FlowHasher {
     /// Packets that were numbered one by one, for per-packet methods.
     packet_count: u32,
 }
@@ -17,7 +17,7 @@ impl FlowHasher {
     /// The number of a frame's flow, by which `method` chooses a next hop; per-packet
     /// methods get consecutive numbers.
     #[inline]
-    pub(crate) fn flow_number(&mut self, frame: &[u8], method: Method) -> u32 {
+    pub fn flow_number(&mut self, frame: &[u8], method: Method) -> u32 {
         match method {
             Method::Hash => flow_hash(frame),
             Method::Xor => xor_frame(frame),
@@ -26,6 +26,15 @@ impl FlowHasher {
                 self.packet_count.wrapping_mul(STEP)
             }
         }
+    }
+}
+
+/// Source and destination address of a packet.
+pub fn source_and_destination(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    match packet.first()? >> 4 {
+        4 => Ipv4::new(packet).ok().map(|ip| (ip.src().into(), ip.dst().into())),
+        6 => Ipv6::new(packet).ok().map(|ip| (ip.src().into(), ip.dst().into())),
+        _ => None,
     }
 }
 
@@ -45,7 +54,7 @@ fn xor_frame(frame: &[u8]) -> u32 {
 }
 
 /// The same of both ends of a flow.
-pub(crate) fn xor_flow(addresses: [IpAddr; 2], [from, to]: [u16; 2]) -> u32 {
+pub fn xor_flow(addresses: [IpAddr; 2], [from, to]: [u16; 2]) -> u32 {
     let folded = |address: IpAddr| match address {
         IpAddr::V4(address) => address.to_bits(),
         IpAddr::V6(address) => {

@@ -1,7 +1,7 @@
 //! State that the elements of a router share: its tables under a lock that no packet takes,
 //! and readers for packets.
-use super::events::Events;
-use super::order::ReorderGuard;
+use crate::events::Events;
+use crate::order::ReorderGuard;
 use artery_engine::{ArgError, Args, Resources};
 use artery_l3::router::{Readers, Tables};
 use artery_lpm::load::AnyPrefix;
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The link address of a packet's next hop, as LookupNextHop writes and LinkHeader reads it:
 /// six bytes of annotation.
-pub(super) const LINK_ADDRESS: usize = 40;
+pub const LINK_ADDRESS: usize = 40;
 
 /// The part of a router that its elements share.
-pub(crate) struct SharedRouter {
+pub struct SharedRouter {
     name: String,
     ports: usize,
     tables: Mutex<Tables>,
@@ -54,7 +54,7 @@ impl Drop for TablesGuard<'_> {
 
 impl SharedRouter {
     /// The shared state of an element with this name and these tables, on so many workers.
-    pub(crate) fn new(name: &str, tables: Tables, workers: usize) -> SharedRouter {
+    pub fn new(name: &str, tables: Tables, workers: usize) -> SharedRouter {
         let (readers, views) = (tables.readers(), tables.ports());
         let (ports, events) = (views.len(), Mutex::new(Events::new(views)));
         let (tables, order) = (Mutex::new(tables), ReorderGuard::new(workers));
@@ -70,37 +70,37 @@ impl SharedRouter {
             static_overrides: Mutex::default(),
         }
     }
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
-    pub(crate) fn port_count(&self) -> usize {
+    pub fn port_count(&self) -> usize {
         self.ports
     }
     /// Readers of the tables, by which packets are classified; each worker has its own clone.
-    pub(crate) fn readers(&self) -> &Readers {
+    pub fn readers(&self) -> &Readers {
         &self.readers
     }
     /// Keeps packets on the fast path from overtaking pending ones.
-    pub(crate) fn reorder_guard(&self) -> &ReorderGuard {
+    pub fn reorder_guard(&self) -> &ReorderGuard {
         &self.reorder_guard
     }
     /// The recent events. Lock order: the tables first, then this.
-    pub(crate) fn lock_events(&self) -> MutexGuard<'_, Events> {
+    pub fn lock_events(&self) -> MutexGuard<'_, Events> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Static routes that handlers set, as text. Lock order: the tables first, then this.
-    pub(super) fn routes_by_hand(&self) -> MutexGuard<'_, HashMap<AnyPrefix, String>> {
+    pub fn routes_by_hand(&self) -> MutexGuard<'_, HashMap<AnyPrefix, String>> {
         self.static_overrides.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Locks the tables for a change.
-    pub(crate) fn lock_tables(&self) -> TablesGuard<'_> {
+    pub fn lock_tables(&self) -> TablesGuard<'_> {
         // Tables are whole between any two of their statements that can panic.
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         TablesGuard { tables, changes: &self.changes }
     }
     /// Changes whenever the tables may have changed. A decision made after reading it holds until it changes.
     #[inline]
-    pub(crate) fn change_count(&self) -> u64 {
+    pub fn change_count(&self) -> u64 {
         self.changes.load(Acquire)
     }
 }
@@ -121,23 +121,23 @@ impl RouterTables {
 
 /// Routers by the names of their elements.
 #[derive(Default)]
-pub(crate) struct NamedRouters(Mutex<HashMap<String, Weak<SharedRouter>>>);
+pub struct NamedRouters(Mutex<HashMap<String, Weak<SharedRouter>>>);
 
 impl NamedRouters {
     /// Registers a router by its name.
-    pub(crate) fn insert(&self, router: &Arc<SharedRouter>) {
+    pub fn insert(&self, router: &Arc<SharedRouter>) {
         let mut routers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         routers.retain(|_, router| router.strong_count() > 0);
         routers.insert(router.name.clone(), Arc::downgrade(router));
     }
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<SharedRouter>> {
+    pub fn get(&self, name: &str) -> Option<Arc<SharedRouter>> {
         let routers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         routers.get(name).and_then(Weak::upgrade)
     }
 }
 
 /// The router that the argument ROUTER names.
-pub(crate) fn find_router(args: &Args<'_>) -> Result<Arc<SharedRouter>, ArgError> {
+pub fn find_router(args: &Args<'_>) -> Result<Arc<SharedRouter>, ArgError> {
     let name: String = args.read("ROUTER")?;
     let found =
         args.find_element(&name).and_then(|element| args.elements().find(|(number, _)| *number == element));

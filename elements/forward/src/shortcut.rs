@@ -6,9 +6,9 @@
 //! forwarders do it (`fast_path.rs`). Exceptions don't take the shortcut: they go to the forwarders
 //! unchanged, which decide about them again. So the checks here may reject a valid frame, but must never pass
 //! an invalid one.
-use super::decision_cache::is_cacheable;
-use super::fast_path::{self, ForwardFamily, FrameCheck};
-use super::shared::{self, SharedRouter};
+use crate::decision_cache::is_cacheable;
+use crate::fast_path::{self, ForwardFamily, FrameCheck};
+use crate::shared::{self, SharedRouter};
 use artery_engine::{ArgError, Args, Packet};
 use artery_l3::PortId;
 use artery_l3::path::{ForwardDecision, PathReader};
@@ -17,7 +17,7 @@ use artery_rcu::{Published, Turn};
 use std::sync::Arc;
 
 /// The shortcut of one worker.
-pub(crate) struct Shortcut {
+pub struct Shortcut {
     router: Arc<SharedRouter>,
     ports: Arc<Published<Vec<PortView>>>,
     worker: usize,
@@ -26,15 +26,15 @@ pub(crate) struct Shortcut {
 }
 
 /// The shortcut for one batch.
-pub(crate) struct OpenShortcut<'t> {
+pub struct OpenShortcut<'t> {
     /// What frames must be like.
-    pub(crate) gate: FrameCheck<'t>,
-    pub(crate) v4: FamilyShortcut<'t, u32>,
-    pub(crate) v6: FamilyShortcut<'t, u128>,
+    pub gate: FrameCheck<'t>,
+    pub v4: FamilyShortcut<'t, u32>,
+    pub v6: FamilyShortcut<'t, u128>,
 }
 
 /// The shortcut for frames of a family.
-pub(crate) struct FamilyShortcut<'t, A: ForwardFamily> {
+pub struct FamilyShortcut<'t, A: ForwardFamily> {
     adjacencies: &'t mut [CachedAdjacency],
     resolved: &'t mut Vec<usize>,
     path: &'t PathReader<A>,
@@ -94,7 +94,7 @@ impl CachedAdjacency {
 
 impl Shortcut {
     /// Past the forwarders of the router that the argument ROUTER names.
-    pub(crate) fn new(args: &Args<'_>) -> Result<Shortcut, ArgError> {
+    pub fn new(args: &Args<'_>) -> Result<Shortcut, ArgError> {
         let router = shared::find_router(args)?;
         let readers = router.readers();
         let (ports, worker) = (readers.ports.clone(), args.worker().0);
@@ -102,7 +102,7 @@ impl Shortcut {
         Ok(Shortcut { ports, worker, v4, v6, router })
     }
 
-    pub(crate) fn port_count(&self) -> usize {
+    pub fn port_count(&self) -> usize {
         self.router.port_count()
     }
 
@@ -110,7 +110,7 @@ impl Shortcut {
     /// if no frame may take it: where reverse paths are checked, and while there are pending packets that
     /// frames may not overtake.
     #[inline]
-    pub(crate) fn open_batch<'t>(
+    pub fn open_batch<'t>(
         &'t mut self,
         came_by: usize,
         (generation, numbers): (u32, usize),
@@ -139,7 +139,7 @@ impl<A: ForwardFamily> FamilyShortcut<'_, A> {
     /// Rewrites a frame that passed the check for the address of a number, and returns its egress port. None
     /// if the frame is an exception or its adjacency is not cached: then it is unchanged.
     #[inline(always)]
-    pub(crate) fn forward_known(&self, frame: &mut Packet, number: usize) -> Option<PortId> {
+    pub fn forward_known(&self, frame: &mut Packet, number: usize) -> Option<PortId> {
         let way = self.adjacencies.get(number)?;
         let CachedAdjacency { head, tail, port, mtu } = *way;
         // An unknown adjacency has an MTU of 0, so every frame is too long for it.
@@ -150,7 +150,7 @@ impl<A: ForwardFamily> FamilyShortcut<'_, A> {
     /// The same, with a lookup if the adjacency is not cached. `is_plain` is whether the
     /// frame passed the check.
     #[inline(never)]
-    pub(crate) fn forward_or_resolve(
+    pub fn forward_or_resolve(
         &mut self,
         frame: &mut Packet,
         is_plain: bool,

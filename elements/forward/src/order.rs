@@ -8,7 +8,7 @@
 //! costs a batch one load of a word that only this worker writes.
 use std::sync::atomic::{AtomicU64, Ordering::*, fence};
 
-pub(crate) struct ReorderGuard {
+pub struct ReorderGuard {
     /// Counts the start and the end of each change that makes a neighbor known, so it
     /// is even between changes.
     changes: AtomicU64,
@@ -17,11 +17,11 @@ pub(crate) struct ReorderGuard {
 
 /// The count of changes that the slow path of a worker has processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChangeMark(u64);
+pub struct ChangeMark(u64);
 
 impl ChangeMark {
     /// The mark of a worker that has processed no change; the count of changes never reaches it.
-    pub(crate) const NOTHING: ChangeMark = ChangeMark(u64::MAX - 1);
+    pub const NOTHING: ChangeMark = ChangeMark(u64::MAX - 1);
 }
 
 /// 0 where no packets wait, else one more than the changes that the worker has processed.
@@ -31,7 +31,7 @@ struct WorkerProgress(AtomicU64);
 
 impl ReorderGuard {
     /// A guard for so many workers.
-    pub(crate) fn new(workers: usize) -> ReorderGuard {
+    pub fn new(workers: usize) -> ReorderGuard {
         ReorderGuard {
             changes: AtomicU64::new(0),
             workers: (0..workers).map(|_| WorkerProgress::default()).collect(),
@@ -39,7 +39,7 @@ impl ReorderGuard {
     }
 
     /// Makes a neighbor known. The caller holds the tables.
-    pub(crate) fn make_known<T>(&self, what: impl FnOnce() -> T) -> T {
+    pub fn make_known<T>(&self, what: impl FnOnce() -> T) -> T {
         self.changes.fetch_add(1, Relaxed);
         // A reader that sees what is stored from here on also sees that a change is under way.
         fence(Release);
@@ -49,12 +49,12 @@ impl ReorderGuard {
     }
 
     /// The changes so far. A caller that looks at neighbors after this sees those that became known by then.
-    pub(crate) fn up_to(&self) -> ChangeMark {
+    pub fn up_to(&self) -> ChangeMark {
         ChangeMark(self.changes.load(Acquire) & !1)
     }
 
     /// Publishes up to which change the slow path of a worker has processed all, if packets wait there.
-    pub(crate) fn record_progress(&self, worker: usize, waiting: Option<ChangeMark>) {
+    pub fn record_progress(&self, worker: usize, waiting: Option<ChangeMark>) {
         if let Some(heard) = self.workers.get(worker) {
             heard.0.store(waiting.map_or(0, |ChangeMark(changes)| changes + 1), Relaxed);
         }
@@ -63,7 +63,7 @@ impl ReorderGuard {
     /// Whether packets that wait on a worker may be for neighbors that are known by now. The caller has read
     /// the neighbors' state before.
     #[inline]
-    pub(crate) fn is_behind(&self, worker: usize) -> bool {
+    pub fn is_behind(&self, worker: usize) -> bool {
         let heard = self.workers.get(worker).map_or(0, |heard| heard.0.load(Relaxed));
         heard != 0 && self.is_more_than(heard)
     }
