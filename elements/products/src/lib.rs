@@ -3,27 +3,11 @@
 
 use artery_engine::{Class, Classes};
 
-/// Export and import of the flows of a FlowBalancer.
-pub mod flows {
-    pub use crate::balance::flow_stream::{
-        AnyKey, MAGIC, StreamError, StreamFlow, StreamItem, StreamReader, is_valid_state, write_header,
-        write_item,
-    };
-    pub use crate::balance::flow_words::{protocol_name, protocol_of, state_name, state_of};
-}
-
 /// What fuzz targets start beside elements.
 #[cfg(feature = "fuzz")]
 pub mod forged {
     pub use crate::fpm::session::survive as fpm;
 }
-
-pub use artery_click::ClaimedSignals;
-pub use artery_common::ROUTER_HANDLERS;
-pub use artery_forward::shared::RouterTables;
-pub use filter::file_size::FileSize;
-pub use filter::frame_filter::of_file;
-pub use filter::log_file::LogFiles;
 
 artery_common::element_groups! {
     PRODUCTS;
@@ -44,28 +28,21 @@ artery_common::element_groups! {
     host_routes(follower, wanted): host_routes;
 
     host_ports(interfaces, kernel_routes, kernel_table, log_lines, shared, status, threads): host_ports;
-
-    balance(
-        about, answers, arguments, balancer_worker, checks, chooser, exchange, explain, flow_stream,
-        flow_words, follow, fragments, handlers, known, leading, look, nat_flows, others, service,
-        shared, tally, translate
-    ): flow_balancer;
-
-    switch(announce, handlers, host_addresses, links, shared, speak, tag, veb, worker):;
-
-    filter(
-        answers, ask, ask_worker, carried, control_tasks, egress, explain, file_size, frame_filter,
-        header_check, interfaces, log_complaints, log_file, parse_rules, ports, routes, runs,
-        shared, unfiltered, worker
-    ): packet_filter;
 }
 
 /// The switch, with the packet filter for its own.
-static VEB: Class = switch::veb::class_with_rules::<filter::frame_filter::SwitchRules>();
+static VEB: Class = artery_switch::class_with_rules::<artery_firewall::SwitchRules>();
 
 /// All classes, by the crates that have them.
-const GROUPS: [&[&Class]; 5] =
-    [artery_click::CLASSES, artery_forward::CLASSES, PRODUCTS, &[&VEB], artery_common::CLASSES];
+const GROUPS: [&[&Class]; 7] = [
+    artery_click::CLASSES,
+    artery_forward::CLASSES,
+    PRODUCTS,
+    artery_balancer::CLASSES,
+    &[&VEB],
+    artery_firewall::CLASSES,
+    artery_common::CLASSES,
+];
 
 const COUNT: usize = {
     let (mut count, mut group) = (0, 0);

@@ -9,10 +9,10 @@
 
 use super::addresses::Addresses;
 use artery_common::frame_filter::{FilterContext, FilterFactories, FilterPoint, FrameFilter};
-use artery_elements::of_file;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, StartError, Time,
 };
+use artery_firewall::of_file;
 use artery_l2::Direction;
 use artery_wire::{EtherAddr, EtherType, Ethernet};
 use std::collections::VecDeque;

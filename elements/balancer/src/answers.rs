@@ -99,7 +99,7 @@ impl ServiceContext<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow_balancer::CLASS;
+    use crate::flow_balancer::CLASS;
     use artery_engine::Bench;
     use artery_wire::build::{Ip4, ip4};
     use artery_wire::{IcmpType, TcpFlags};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The class Veb, whose switches have a filter with rules of `M`.
-pub(crate) const fn class_with_rules<M: RulesMaker>() -> Class {
+pub const fn class_with_rules<M: RulesMaker>() -> Class {
     Class { build: |args| Ok(Box::new(Veb::new::<M>(args)?)), ..WITHOUT_RULES }
 }
 

@@ -314,9 +314,9 @@ fn event_json(event: &FlowEvent, seq: u64, worker: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow_balancer::CLASS;
-    use super::super::flow_stream::write_header;
     use super::*;
+    use crate::flow_balancer::CLASS;
+    use crate::flow_stream::write_header;
     use artery_engine::Bench;
     use artery_wire::TcpFlags;
     use artery_wire::build::{ip4, ip6};

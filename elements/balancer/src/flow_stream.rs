@@ -12,9 +12,9 @@ use std::time::Duration;
 /// The first bytes of a stream.
 pub const MAGIC: [u8; 4] = *b"ARTF";
 /// The version that is written. Additions use new kinds of items, which readers of this version skip.
-pub const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 1;
 /// Most bytes of an item.
-pub const LONGEST: usize = 1400;
+pub(crate) const LONGEST: usize = 1400;
 
 /// Bytes of a flow before its addresses.
 const FIXED: usize = 32;

@@ -231,17 +231,15 @@ fn replace_word(bytes: &mut [u8], at: usize, new: u16) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::about::tests::{answer, answer6, too_long, too_long6};
     use super::*;
+    use crate::about::tests::{answer, answer6, too_long, too_long6};
     use artery_engine::Bench;
     use artery_wire::build::{Ip4, Ip6, ip4, ip6};
 
     /// The result for a packet; None if it is unchanged.
     fn translated(bytes: Vec<u8>, end: PacketEnd, to: &str) -> Option<Vec<u8>> {
-        let bench = Bench::setup(&super::super::flow_balancer::CLASS, "SERVICE 192.0.2.1")
-            .outputs(2)
-            .build()
-            .unwrap();
+        let bench =
+            Bench::setup(&crate::flow_balancer::CLASS, "SERVICE 192.0.2.1").outputs(2).build().unwrap();
         let mut packet = bench.packet(&bytes);
         let to: std::net::SocketAddr = to.parse().unwrap();
         let is_done = translate_packet(&mut packet, end, to.ip(), Some(to.port()));

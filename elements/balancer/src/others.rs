@@ -115,8 +115,8 @@ impl<K: KeyFromParts> OtherPackets<K> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::about::tests::{answer, answer6, too_long, too_long6};
-    use super::super::flow_balancer::CLASS;
+    use crate::about::tests::{answer, answer6, too_long, too_long6};
+    use crate::flow_balancer::CLASS;
     use artery_engine::{Bench, anno};
     use artery_wire::TcpFlags;
     use artery_wire::build::{Ip4, ip4, ip6};
