@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-#[path = "../../elements/products/tests/configurations.rs"]
+#[path = "../../elements/all/tests/configurations.rs"]
 mod configurations;
 use configurations::{ELSEWHERE, is_pull, ports};
 

@@ -149,7 +149,8 @@ pub trait FrameFilter: Any + Send {
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// What can be asked of a filter while it runs. Texts are those of the handlers `pf_load`, `pf_worker` and `pf`.
+/// What can be asked of a filter while it runs. Texts are those of the handlers `pf_load`, `pf_worker` and
+/// `pf`.
 pub trait FilterCommands {
     /// Loads rules; see [`PF_LOAD`].
     fn load_rules(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError>;

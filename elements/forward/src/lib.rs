@@ -1,5 +1,5 @@
-//! The IP forwarding step and its decision cache, and the tables that the elements of a router share: what the
-//! router, the balancer and the filter stand on.
+//! The IP forwarding step and its decision cache, and the tables that the elements of a router share: what
+//! the router, the balancer and the filter stand on.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // Public for the crates of elements alone.
 
