@@ -61,11 +61,13 @@ pub const BLOCKED_IN: u16 = 1 << 15;
 
 impl FilterContext<'_> {
     /// For a frame without tag or mark that is received on `port`.
+    #[inline]
     pub fn on_ingress(view: &View, port: u16) -> FilterContext<'static> {
         FilterContext::new(view, FilterPoint::Port(port), Direction::In, port)
     }
 
     /// For a frame that leaves by port `to`, and was received on `from`.
+    #[inline]
     pub fn on_egress(view: &View, from: u16, to: u16) -> FilterContext<'static> {
         let was_asked = view.is_filtered_at(from);
         FilterContext {
@@ -75,6 +77,7 @@ impl FilterContext<'_> {
     }
 
     /// For a frame that was not tested before.
+    #[inline]
     pub fn new(view: &View, spot: FilterPoint, direction: Direction, from: u16) -> FilterContext<'static> {
         let is_reversed = matches!(spot, FilterPoint::Port(port) if view.is_vport(port));
         let is_in = (direction == Direction::In) != is_reversed;

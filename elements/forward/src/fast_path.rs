@@ -45,6 +45,7 @@ pub struct FrameCheck<'t> {
 }
 
 impl<'t> FrameCheck<'t> {
+    #[inline]
     pub fn new(port: &'t PortView) -> FrameCheck<'t> {
         let [a, b, c, d, e, f] = port.address.0;
         FrameCheck {

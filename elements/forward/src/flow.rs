@@ -54,6 +54,7 @@ fn xor_frame(frame: &[u8]) -> u32 {
 }
 
 /// The same of both ends of a flow.
+#[inline]
 pub fn xor_flow(addresses: [IpAddr; 2], [from, to]: [u16; 2]) -> u32 {
     let folded = |address: IpAddr| match address {
         IpAddr::V4(address) => address.to_bits(),

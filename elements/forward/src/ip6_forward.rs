@@ -74,6 +74,7 @@ impl ForwardFamily for u128 {
         false
     }
 
+    #[inline]
     fn source_and_destination(frame: &[u8]) -> (u128, u128) {
         frame.first_chunk().map_or((0, 0), read_addresses)
     }

@@ -91,6 +91,7 @@ impl ForwardFamily for u32 {
         check_ipv4_frame(frame, gate, |source| gate.exception_sources.contains(source).into()).1
     }
 
+    #[inline]
     fn source_and_destination(frame: &[u8]) -> (u32, u32) {
         let Some([.., s0, s1, s2, s3, a0, a1, a2, a3]) = frame.first_chunk::<HEADERS>() else {
             return (0, 0);
