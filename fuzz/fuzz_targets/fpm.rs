@@ -1,7 +1,8 @@
 //! Any stream of FPM messages, into the tables of a router.
 #![no_main]
-use artery_elements::{CLASSES, forged};
+use artery_elements::CLASSES;
 use artery_engine::{Bench, Resources};
+use artery_router::forged;
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[path = "../confinement.rs"]
 mod confinement;
 
-#[path = "../../elements/products/tests/configurations.rs"]
+#[path = "../../elements/all/tests/configurations.rs"]
 mod configurations;
 use configurations::{ELSEWHERE, is_pull, ports};
 

@@ -6,10 +6,13 @@
 pub mod arp_frame;
 pub mod chance;
 pub mod echo_reply;
+pub mod flow_text;
 pub mod fragments;
+pub mod frame_filter;
 pub mod gateway_options;
 pub mod hex;
 pub mod ip_header;
+pub mod json;
 pub mod network_header;
 pub mod reassembly;
 pub mod value;

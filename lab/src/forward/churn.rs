@@ -3,7 +3,7 @@
 use super::circuit::Circuit;
 use super::network;
 use anyhow::Context as _;
-use artery_elements::RouterTables;
+use artery_forward::shared::RouterTables;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};

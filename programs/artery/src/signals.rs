@@ -2,8 +2,8 @@
 use crate::output::Output;
 use crate::reload::ReloadRequests;
 use anyhow::Context as _;
+use artery_click::ClaimedSignals;
 use artery_device::privsep::drop_capabilities;
-use artery_elements::ClaimedSignals;
 use artery_engine::Handle;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as Watch, Signals};

@@ -8,10 +8,11 @@
 //! they were then: they cost what uncontended locks cost.
 
 use super::addresses::Addresses;
-use artery_elements::switching::{FilterContext, FilterFactories, FilterPoint, FrameFilter, of_file};
+use artery_common::frame_filter::{FilterContext, FilterFactories, FilterPoint, FrameFilter};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, StartError, Time,
 };
+use artery_firewall::of_file;
 use artery_l2::Direction;
 use artery_wire::{EtherAddr, EtherType, Ethernet};
 use std::collections::VecDeque;

@@ -5,9 +5,11 @@ use crate::output::Output;
 use anyhow::{Context as _, ensure};
 use artery_adopt::fast::Mode;
 use artery_adopt::graph::Graph;
+use artery_common::ROUTER_HANDLERS;
 use artery_device::Interface;
-use artery_elements::{CLASSES, ROUTER_HANDLERS, RouterTables};
+use artery_elements::CLASSES;
 use artery_engine::{Router, RouterSettings, Running};
+use artery_forward::shared::RouterTables;
 use artery_l3::PortId;
 use std::fmt::Write as _;
 

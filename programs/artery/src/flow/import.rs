@@ -4,8 +4,8 @@ use super::chunks::{self, Checked};
 use super::lines::{self, Unread};
 use crate::output::{Output, print_stdout};
 use anyhow::anyhow;
+use artery_balancer::flows::MAGIC;
 use artery_device::system_message;
-use artery_elements::flows::MAGIC;
 #[cfg(any(test, feature = "fuzz"))]
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::collections::{BTreeMap, HashSet};

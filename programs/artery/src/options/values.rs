@@ -1,5 +1,5 @@
 //! Parsers of values on the command line, with messages for wrong ones.
-use artery_elements::FileSize;
+use artery_firewall::FileSize;
 use artery_lang::args;
 use artery_wire::EtherAddr;
 use std::net::{IpAddr, SocketAddr};

@@ -26,7 +26,7 @@ fn routes_without_a_map_are_a_shortage_until_the_kernel_makes_one() {
         accelerator.complete_updates().unwrap();
         // Many hosts in twenty /16s: each takes a list of its own, more than the first map holds.
         for n in 0..20 * 400 {
-            let host = 20 << 24 | n / 400 << 16 | n % 400 / 100 << 8 | n % 100 * 2;
+            let host = 20 << 24 | (n / 400) << 16 | (n % 400 / 100) << 8 | (n % 100 * 2);
             accelerator.set_route4(Prefix::host(host), Some(NextHopSetId(1)));
         }
         std::thread::scope(|scope| {

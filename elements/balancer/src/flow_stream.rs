@@ -1,0 +1,525 @@
+//! The byte format of flows, for export, import and files. `docs/flow.md` describes it.
+//!
+//! A stream is a header, any number of items, and an end with the number of flows, so a truncated stream is
+//! detected. An item begins with its length, so that a reader can skip unknown kinds.
+use artery_flow::balance::Member;
+use artery_flow::{Answer, Flow4, Flow6, FlowKey, FlowRecord, FlowState};
+use artery_wire::IpProtocol;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// The first bytes of a stream.
+pub const MAGIC: [u8; 4] = *b"ARTF";
+/// The version that is written. Additions use new kinds of items, which readers of this version skip.
+pub(crate) const VERSION: u16 = 1;
+/// Most bytes of an item.
+pub(crate) const LONGEST: usize = 1400;
+
+/// Bytes of a flow before its addresses.
+const FIXED: usize = 32;
+/// Values of the kind byte of items.
+const MEMBER: u8 = 1;
+const FLOW4: u8 = 2;
+const FLOW6: u8 = 3;
+const END: u8 = 4;
+/// Bits of a flow's flags.
+const YOUNG: u8 = 1;
+const PINNED: u8 = 2;
+/// Ticks that idle times are counted in, as micros.
+const TICK_MICROS: u64 = 100;
+
+/// The key of a flow of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AnyKey {
+    /// Key of an IPv4 flow.
+    V4(Flow4),
+    /// Key of an IPv6 flow.
+    V6(Flow6),
+}
+
+impl AnyKey {
+    /// The key of a flow with these endpoints. An error if flows like it are never recorded.
+    pub fn new(ends: [(IpAddr, u16); 2], protocol: IpProtocol) -> Result<AnyKey, StreamError> {
+        let ([from, to], ports) = (ends.map(|end| end.0), ends.map(|end| end.1));
+        if !protocol.has_ports() {
+            return Err(StreamError::Protocol(protocol.0));
+        }
+        if ports.contains(&0) {
+            return Err(StreamError::NoPort);
+        }
+        if from == to || [from, to].iter().any(|address| address.is_loopback() || address.is_unspecified()) {
+            return Err(StreamError::Addresses(from, to));
+        }
+        match (from, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => Ok(AnyKey::V4(Flow4::new([from, to], ports, protocol, 0))),
+            (IpAddr::V6(from), IpAddr::V6(to)) => Ok(AnyKey::V6(Flow6::new([from, to], ports, protocol, 0))),
+            _ => Err(StreamError::Addresses(from, to)),
+        }
+    }
+    /// The `AnyKey` of a key of either family, which their lengths distinguish.
+    pub(super) fn from_key<K: FlowKey>(key: &K) -> AnyKey {
+        match K::WORDS {
+            Flow4::WORDS => AnyKey::V4(Flow4::from_words(|n| key.nth_word(n))),
+            _ => AnyKey::V6(Flow6::from_words(|n| key.nth_word(n))),
+        }
+    }
+    /// Address and port of the source, and of the destination.
+    pub fn endpoints(&self) -> [(IpAddr, u16); 2] {
+        let (addresses, ports) = match self {
+            AnyKey::V4(key) => (key.addresses(), key.ports()),
+            AnyKey::V6(key) => (key.addresses(), key.ports()),
+        };
+        [(addresses[0], ports[0]), (addresses[1], ports[1])]
+    }
+    /// The transport protocol of the flow.
+    pub fn protocol(&self) -> IpProtocol {
+        match self {
+            AnyKey::V4(key) => key.protocol(),
+            AnyKey::V6(key) => key.protocol(),
+        }
+    }
+}
+
+/// A flow of a stream; its action is the stream's number of the member.
+pub type StreamFlow = FlowRecord<AnyKey>;
+
+/// What a stream consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamItem<'a> {
+    /// From here on this number means the member of this name.
+    Member(u16, &'a str),
+    /// A flow record; its action is the stream's number of the member.
+    Flow(StreamFlow),
+    /// The end of the stream, with the number of flows before it.
+    End(u64),
+}
+
+/// Why a stream is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamError {
+    /// It does not begin with [`MAGIC`].
+    Magic,
+    /// It is of another version.
+    Version(u16),
+    /// It ends before its end.
+    Cut,
+    /// There are bytes after its end.
+    GoesOn,
+    /// Its number of flows differs from the one in its end.
+    Count {
+        /// The number in the end.
+        declared: u64,
+        /// How many there were.
+        met: u64,
+    },
+    /// An item is longer than items are.
+    TooLong(usize),
+    /// An item is shorter than its kind requires.
+    TooShort,
+    /// No member can be called so.
+    Name,
+    /// A flow belongs to a member that was not named.
+    Unnamed(u16),
+    /// Flows of this protocol are not remembered.
+    Protocol(u8),
+    /// A port is 0.
+    NoPort,
+    /// Source and destination are equal, loopback, unspecified, or of different families.
+    Addresses(IpAddr, IpAddr),
+    /// The state number is unknown, or not valid for this protocol.
+    State(u8),
+}
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StreamError::Magic => f.write_str("this is not an export of flows"),
+            StreamError::Version(version) => {
+                write!(f, "this is of version {version}, and {VERSION} is known here")
+            }
+            StreamError::Cut => f.write_str("the export is cut off here"),
+            StreamError::GoesOn => f.write_str("there is more behind the end of the export"),
+            StreamError::Count { declared: said, met } => {
+                write!(f, "{met} flows came, and {said} are said to have come")
+            }
+            StreamError::TooLong(len) => write!(f, "{len} bytes long; the longest have {LONGEST}"),
+            StreamError::TooShort => f.write_str("shorter than what it has to say"),
+            StreamError::Name => {
+                f.write_str("no name of a member: letters, digits, '.', '-' and '_', at most 64")
+            }
+            StreamError::Unnamed(number) => write!(f, "its member, number {number}, was not named before"),
+            StreamError::Protocol(number) => {
+                write!(f, "protocol {number} has no ports: tcp, udp and sctp have")
+            }
+            StreamError::NoPort => f.write_str("port 0"),
+            StreamError::Addresses(from, to) => write!(f, "there are no flows from {from} to {to}"),
+            StreamError::State(number) => write!(f, "state {number} is none of this protocol"),
+        }
+    }
+}
+
+impl std::error::Error for StreamError {}
+
+/// Whether flows of a protocol can be in a state.
+pub fn is_valid_state(state: FlowState, protocol: IpProtocol) -> bool {
+    use FlowState::{Closed, Established, Fin, Midway, Opening, Other, UdpSingle, UdpStream};
+    match state {
+        Opening | Midway | Established | Fin | Closed => protocol == IpProtocol::TCP,
+        UdpSingle | UdpStream => protocol == IpProtocol::UDP,
+        Other => protocol != IpProtocol::TCP && protocol != IpProtocol::UDP,
+    }
+}
+
+/// Appends the beginning of a stream.
+pub fn write_header(into: &mut Vec<u8>) {
+    into.extend(MAGIC);
+    into.extend(VERSION.to_be_bytes());
+    into.extend(0_u16.to_be_bytes());
+}
+
+/// Appends one item to `into`, with its length before it.
+pub fn write_item(item: &StreamItem<'_>, into: &mut Vec<u8>) {
+    let start = into.len();
+    into.extend([0; 2]);
+    match item {
+        StreamItem::Member(number, name) => {
+            into.push(MEMBER);
+            into.extend(number.to_be_bytes());
+            into.push(name.len() as u8);
+            into.extend(name.as_bytes());
+        }
+        StreamItem::Flow(flow) => write_flow(flow, into),
+        StreamItem::End(flows) => {
+            into.push(END);
+            into.extend(flows.to_be_bytes());
+        }
+    }
+    let len = (into.len() - start - 2) as u16;
+    into[start..start + 2].copy_from_slice(&len.to_be_bytes());
+}
+
+fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
+    let [(from, sport), (to, dport)] = flow.key.endpoints();
+    let flags = if flow.is_young { YOUNG } else { 0 } | if flow.is_pinned { PINNED } else { 0 };
+    let idle = (flow.idle.as_micros() as u64 / TICK_MICROS).min(u32::MAX.into()) as u32;
+    let kind = if from.is_ipv4() { FLOW4 } else { FLOW6 };
+    let mut fixed = [0; FIXED];
+    fixed[..4].copy_from_slice(&[kind, flow.key.protocol().0, flow.state as u8, flags]);
+    fixed[4..6].copy_from_slice(&(flow.answer.action as u16).to_be_bytes());
+    fixed[6..8].copy_from_slice(&flow.version.to_be_bytes());
+    fixed[8..12].copy_from_slice(&idle.to_be_bytes());
+    fixed[12..14].copy_from_slice(&sport.to_be_bytes());
+    fixed[14..16].copy_from_slice(&dport.to_be_bytes());
+    fixed[16..24].copy_from_slice(&flow.packets.to_be_bytes());
+    fixed[24..].copy_from_slice(&flow.bytes.to_be_bytes());
+    into.extend_from_slice(&fixed);
+    for address in [from, to] {
+        match address {
+            IpAddr::V4(address) => into.extend_from_slice(&address.octets()),
+            IpAddr::V6(address) => into.extend_from_slice(&address.octets()),
+        }
+    }
+}
+
+/// Reads a stream, item by item.
+pub struct StreamReader<'a> {
+    rest: &'a [u8],
+    /// Which members were named: a bit for each number.
+    named: Vec<u64>,
+    flows: u64,
+    items: u64,
+    item_begin: usize,
+    has_ended: bool,
+}
+
+impl<'a> StreamReader<'a> {
+    /// Reads a stream from its header on.
+    pub fn new(bytes: &'a [u8]) -> Result<StreamReader<'a>, StreamError> {
+        let magic = bytes.get(..4).ok_or(if MAGIC.starts_with(bytes) {
+            StreamError::Cut
+        } else {
+            StreamError::Magic
+        })?;
+        if magic != MAGIC {
+            return Err(StreamError::Magic);
+        }
+        let mut fields = Fields(&bytes[4..]);
+        let version = fields.u16().map_err(|_| StreamError::Cut)?;
+        if version != VERSION {
+            return Err(StreamError::Version(version));
+        }
+        let skipped = fields.u16().map_err(|_| StreamError::Cut)?;
+        let rest = fields.0.get(usize::from(skipped)..).ok_or(StreamError::Cut)?;
+        Ok(StreamReader::of_items(rest))
+    }
+    /// Reads items without header and end, as a router exports them in parts.
+    pub fn of_items(items: &'a [u8]) -> StreamReader<'a> {
+        StreamReader {
+            rest: items,
+            named: Vec::new(),
+            flows: 0,
+            items: 0,
+            item_begin: items.len(),
+            has_ended: false,
+        }
+    }
+
+    /// How many items were begun: after an error, the number of the invalid one.
+    pub fn items_begun(&self) -> u64 {
+        self.items
+    }
+    /// How many bytes are left.
+    pub fn bytes_left(&self) -> usize {
+        self.rest.len()
+    }
+    /// How many bytes were left where the last item began.
+    pub fn bytes_left_at_item(&self) -> usize {
+        self.item_begin
+    }
+
+    /// The next item. None after the end; an error if the stream ends without one.
+    pub fn next_item(&mut self) -> Result<Option<StreamItem<'a>>, StreamError> {
+        if self.has_ended {
+            return if self.rest.is_empty() { Ok(None) } else { Err(StreamError::GoesOn) };
+        }
+        loop {
+            self.items += 1;
+            self.item_begin = self.rest.len();
+            let body = self.read_body()?;
+            if let Some(item) = self.parse_item(body)? {
+                return Ok(Some(item));
+            }
+        }
+    }
+
+    fn read_body(&mut self) -> Result<&'a [u8], StreamError> {
+        let (len, rest) = self.rest.split_first_chunk().ok_or(StreamError::Cut)?;
+        let len = usize::from(u16::from_be_bytes(*len));
+        if len > LONGEST {
+            return Err(StreamError::TooLong(len));
+        }
+        let (body, rest) = rest.split_at_checked(len).ok_or(StreamError::Cut)?;
+        self.rest = rest;
+        Ok(body)
+    }
+
+    /// Parses an item's body; None if its kind is unknown here.
+    fn parse_item(&mut self, body: &'a [u8]) -> Result<Option<StreamItem<'a>>, StreamError> {
+        let (kind, rest) = body.split_first().ok_or(StreamError::TooShort)?;
+        let mut fields = Fields(rest);
+        Ok(Some(match *kind {
+            MEMBER => self.parse_member(&mut fields)?,
+            FLOW4 => self.parse_flow(&mut fields, |fields| Ok(Ipv4Addr::from_bits(fields.u32()?).into()))?,
+            FLOW6 => self.parse_flow(&mut fields, |fields| Ok(Ipv6Addr::from_bits(fields.u128()?).into()))?,
+            END => self.parse_end(fields.u64()?)?,
+            _ => return Ok(None),
+        }))
+    }
+
+    fn parse_member(&mut self, fields: &mut Fields<'a>) -> Result<StreamItem<'a>, StreamError> {
+        let (number, len) = (fields.u16()?, fields.u8()?);
+        let name = fields.0.get(..usize::from(len)).ok_or(StreamError::TooShort)?;
+        let name =
+            std::str::from_utf8(name).ok().filter(|name| Member::is_name(name)).ok_or(StreamError::Name)?;
+        let word = usize::from(number) / 64;
+        if self.named.len() <= word {
+            self.named.resize(word + 1, 0);
+        }
+        self.named[word] |= 1 << (number % 64);
+        Ok(StreamItem::Member(number, name))
+    }
+
+    #[inline]
+    fn parse_flow(
+        &mut self,
+        fields: &mut Fields<'a>,
+        address: impl Fn(&mut Fields<'a>) -> Result<IpAddr, StreamError>,
+    ) -> Result<StreamItem<'a>, StreamError> {
+        let (protocol, state, flags) = (IpProtocol(fields.u8()?), fields.u8()?, fields.u8()?);
+        let (member, version, idle) = (fields.u16()?, fields.u16()?, fields.u32()?);
+        let (sport, dport) = (fields.u16()?, fields.u16()?);
+        let (packets, bytes) = (fields.u64()?, fields.u64()?);
+        let (from, to) = (address(fields)?, address(fields)?);
+        let known = FlowState::ALL.get(usize::from(state)).filter(|state| is_valid_state(**state, protocol));
+        let key = AnyKey::new([(from, sport), (to, dport)], protocol)?;
+        let state = *known.ok_or(StreamError::State(state))?;
+        let is_named = |word: &u64| word & 1 << (member % 64) != 0;
+        if !self.named.get(usize::from(member) / 64).is_some_and(is_named) {
+            return Err(StreamError::Unnamed(member));
+        }
+        self.flows += 1;
+        Ok(StreamItem::Flow(FlowRecord {
+            key,
+            answer: Answer { action: member.into(), generation: 0 },
+            state,
+            idle: Duration::from_micros(u64::from(idle) * TICK_MICROS),
+            packets,
+            bytes,
+            version,
+            is_young: flags & YOUNG != 0,
+            is_pinned: flags & PINNED != 0,
+        }))
+    }
+
+    fn parse_end(&mut self, said: u64) -> Result<StreamItem<'a>, StreamError> {
+        if said != self.flows {
+            return Err(StreamError::Count { declared: said, met: self.flows });
+        }
+        self.has_ended = true;
+        Ok(StreamItem::End(said))
+    }
+}
+
+/// The fields of an item, in their order. Bytes after them belong to later versions.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    #[inline]
+    fn read_bytes<const N: usize>(&mut self) -> Result<[u8; N], StreamError> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(StreamError::TooShort)?;
+        self.0 = rest;
+        Ok(*field)
+    }
+    fn u8(&mut self) -> Result<u8, StreamError> {
+        self.read_bytes().map(u8::from_be_bytes)
+    }
+    fn u16(&mut self) -> Result<u16, StreamError> {
+        self.read_bytes().map(u16::from_be_bytes)
+    }
+    fn u32(&mut self) -> Result<u32, StreamError> {
+        self.read_bytes().map(u32::from_be_bytes)
+    }
+    fn u64(&mut self) -> Result<u64, StreamError> {
+        self.read_bytes().map(u64::from_be_bytes)
+    }
+    fn u128(&mut self) -> Result<u128, StreamError> {
+        self.read_bytes().map(u128::from_be_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn flow(n: u16) -> StreamFlow {
+        let ends = match n % 2 {
+            0 => [("198.51.100.7".parse().unwrap(), n + 1), ("192.0.2.1".parse().unwrap(), 80)],
+            _ => [("2001:db8::7".parse().unwrap(), n + 1), ("2001:db8::1".parse().unwrap(), 443)],
+        };
+        FlowRecord {
+            key: AnyKey::new(ends, IpProtocol::TCP).unwrap(),
+            answer: Answer { action: u32::from(n % 3), generation: 0 },
+            state: FlowState::Established,
+            idle: Duration::from_millis(u64::from(n)),
+            packets: u64::from(n) << 40,
+            bytes: u64::MAX - u64::from(n),
+            version: n,
+            is_young: n.is_multiple_of(5),
+            is_pinned: n.is_multiple_of(7),
+        }
+    }
+    fn items(count: u16) -> Vec<StreamItem<'static>> {
+        let names = ["a", "web-2", "c.d_e"].into_iter().enumerate();
+        let named = names.map(|(number, name)| StreamItem::Member(number as u16, name));
+        named
+            .chain((0..count).map(|n| StreamItem::Flow(flow(n))))
+            .chain([StreamItem::End(count.into())])
+            .collect()
+    }
+    fn stream(items: &[StreamItem<'_>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write_header(&mut bytes);
+        items.iter().for_each(|item| write_item(item, &mut bytes));
+        bytes
+    }
+    fn read(bytes: &[u8]) -> Result<Vec<StreamItem<'_>>, (u64, StreamError)> {
+        let mut reader = StreamReader::new(bytes).map_err(|wrong| (0, wrong))?;
+        let mut items = Vec::new();
+        while let Some(item) = reader.next_item().map_err(|wrong| (reader.items_begun(), wrong))? {
+            items.push(item);
+        }
+        Ok(items)
+    }
+    /// An item of these bytes.
+    fn raw(body: &[u8]) -> Vec<u8> {
+        [&(body.len() as u16).to_be_bytes(), body].concat()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let items = items(50);
+        assert_eq!(read(&stream(&items)).unwrap(), items);
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_anywhere_is_refused_as_cut() {
+        let bytes = stream(&items(6));
+        for len in 0..bytes.len() {
+            assert_eq!(read(&bytes[..len]).unwrap_err().1, StreamError::Cut, "{len}");
+        }
+        assert_eq!(read(&[&bytes[..], &[0]].concat()).unwrap_err().1, StreamError::GoesOn);
+    }
+
+    #[test]
+    fn fields_and_items_of_later_versions_are_passed_over() {
+        let mut bytes = [&MAGIC[..], &VERSION.to_be_bytes(), &3_u16.to_be_bytes(), b"new"].concat();
+        for item in items(4) {
+            let mut own = Vec::new();
+            write_item(&item, &mut own);
+            bytes.extend(raw(&[&own[2..], b"more"].concat()));
+            bytes.extend(raw(b"\xfeunknown"));
+        }
+        bytes.truncate(bytes.len() - raw(b"\xfeunknown").len());
+        assert_eq!(read(&bytes).unwrap(), items(4));
+    }
+
+    #[test]
+    fn each_kind_of_nonsense_is_refused_by_its_number() {
+        let body = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut own = Vec::new();
+            write_item(&StreamItem::Flow(flow(0)), &mut own);
+            let mut body = own[2..].to_vec();
+            change(&mut body);
+            raw(&body)
+        };
+        let member = |name: &[u8]| raw(&[&[MEMBER, 0, 0, name.len() as u8], name].concat());
+        for (third, expected) in [
+            (body(&|body| body[1] = 1), StreamError::Protocol(1)),
+            (body(&|body| body[2] = 5), StreamError::State(5)),
+            (body(&|body| body[2] = 200), StreamError::State(200)),
+            (body(&|body| body[5] = 9), StreamError::Unnamed(9)),
+            (body(&|body| body[12..14].fill(0)), StreamError::NoPort),
+            (
+                body(&|body| body[32..36].copy_from_slice(&[127, 0, 0, 1])),
+                StreamError::Addresses([127, 0, 0, 1].into(), [192, 0, 2, 1].into()),
+            ),
+            (body(&|body| body.truncate(30)), StreamError::TooShort),
+            (raw(&[]), StreamError::TooShort),
+            (vec![0xff, 0xff], StreamError::TooLong(0xffff)),
+            (member(b"a b"), StreamError::Name),
+            (member(b""), StreamError::Name),
+            (member(b"\xff"), StreamError::Name),
+        ] {
+            let mut bytes = stream(&[StreamItem::Member(0, "a"), StreamItem::Flow(flow(0))]);
+            bytes.extend(third);
+            assert_eq!(read(&bytes).unwrap_err(), (3, expected));
+        }
+        assert_eq!(read(b"{\"src\"").unwrap_err(), (0, StreamError::Magic));
+        assert_eq!(read(b"ARTF\0\x09\0\0").unwrap_err(), (0, StreamError::Version(9)));
+        let wrong = stream(&[StreamItem::Member(0, "a"), StreamItem::Flow(flow(0)), StreamItem::End(2)]);
+        assert_eq!(read(&wrong).unwrap_err(), (3, StreamError::Count { declared: 2, met: 1 }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_reader_panic(bytes: Vec<u8>, at in 0_usize..400, with: u8) {
+            let _ = read(&bytes);
+            let mut damaged = stream(&items(6));
+            let at = at % damaged.len();
+            damaged[at] = with;
+            let _ = read(&damaged);
+        }
+    }
+}
