@@ -66,10 +66,10 @@ fn what_is_explained_happens() {
                     assert!(said.basis.is_pass() && bytes == expected && passed.tag == said.tag, "{what}");
                     assert_eq!(world.filter.route_to().gateway.is_some(), said.gateway.is_some(), "{what}");
                 }
-                FilterVerdict::Drop(FilterDropReason::Match)
-                    if matches!(said.basis, FilterBasis::Block(_)) =>
-                {
-                    ()
+                FilterVerdict::Drop(FilterDropReason::Match) => {
+                    let is_said = matches!(said.basis, FilterBasis::Block(_))
+                        || said.basis == FilterBasis::Drop(FilterDropReason::Match);
+                    assert!(is_said, "{what}");
                 }
                 // The sequence number of a question is what a connection expects.
                 FilterVerdict::Drop(FilterDropReason::StateMismatch) => {
