@@ -54,13 +54,18 @@ impl PartialBytes {
     pub(super) fn whole(&self) -> Option<&[u8]> {
         self.known.iter().all(|known| *known == 0xff).then_some(&self.value)
     }
+    /// Some of the bytes; unknown ones where there are not as many.
     pub(super) fn slice(&self, at: usize, length: usize) -> PartialBytes {
-        let part = |bytes: &[u8]| bytes[at..at + length].to_vec();
-        PartialBytes { value: part(&self.value), known: part(&self.known) }
+        let end = at.saturating_add(length);
+        match (self.value.get(at..end), self.known.get(at..end)) {
+            (Some(value), Some(known)) => PartialBytes { value: value.to_vec(), known: known.to_vec() },
+            _ => PartialBytes::unknown(length),
+        }
     }
     /// Puts others in their place, as far as there is room.
     pub(super) fn replace(&mut self, at: usize, new: &PartialBytes) {
         let length = new.len().min(self.len().saturating_sub(at));
+        let at = at.min(self.len());
         self.value[at..at + length].copy_from_slice(&new.value[..length]);
         self.known[at..at + length].copy_from_slice(&new.known[..length]);
     }
@@ -131,6 +136,8 @@ mod tests {
         assert_eq!(flags.equals(&[0x12]), Truth::No);
         assert_eq!(flags.equals(&[0x10]), Truth::Unknown);
         assert_eq!(flags.mask_xor(&[0x17], &[0xff]).whole(), Some(&[0xef][..]));
+        assert_eq!(flags.slice(1, 4), PartialBytes::unknown(4));
+        flags.replace(9, &PartialBytes::known([1]));
     }
 
     #[test]
