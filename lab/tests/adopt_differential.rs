@@ -11,6 +11,7 @@ use artery_lab::program::artery;
 use artery_lab::rig::{self, Process, Result, Rig};
 use rules::{Random, Rules};
 use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,11 @@ const FLOWS: usize = 80;
 const SCENARIOS: u64 = 16;
 const MANY_SCENARIOS: u64 = 1250;
 /// How long a change takes to be heard at most, on a machine with other work.
-const BARRIER: Duration = Duration::from_millis(300);
-/// Nothing is under way once nothing has arrived for this long.
+const BARRIER: Duration = Duration::from_secs(1);
+/// Nothing is under way once both sides have the same and nothing has arrived for this long,
 const QUIET: Duration = Duration::from_millis(60);
+/// or for this long otherwise: something may be late.
+const LATE: Duration = Duration::from_secs(2);
 /// Addresses of the hosts, by their last byte.
 const HOSTS: [u8; 3] = [10, 11, 12];
 
@@ -52,16 +55,29 @@ impl Flow {
         let source = SocketAddr::new(address(1, random.of(&HOSTS), is_v6), port);
         let to =
             SocketAddr::new(address(2, random.of(&HOSTS), is_v6), 1024 + (number % FLOWS as u64 * 3) as u16);
-        let bind = |at: SocketAddr| {
-            let socket = UdpSocket::bind(at).unwrap_or_else(|error| panic!("{at}: {error}"));
-            socket.set_nonblocking(true).expect("a socket that does not block");
-            socket
-        };
         let near = net.a.enter(|| bind(source))?;
         let far = net
             .b
             .enter(|| HOSTS.map(|host| bind(SocketAddr::new(address(2, host, is_v6), to.port()))).into())?;
         Ok(Flow { near, far, to, came: None })
+    }
+}
+
+/// A socket at an address. One of an earlier scenario may be there a little longer: a program that another
+/// test starts has it, too, until it is executed.
+fn bind(at: SocketAddr) -> UdpSocket {
+    let begin = Instant::now();
+    loop {
+        match UdpSocket::bind(at) {
+            Ok(socket) => {
+                socket.set_nonblocking(true).expect("a socket that does not block");
+                return socket;
+            }
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begin.elapsed() < SOON => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => panic!("{at}: {error}"),
+        }
     }
 }
 
@@ -118,32 +134,22 @@ impl Side {
         Ok(())
     }
 
-    /// Datagrams of all flows, and answers to those that have arrived.
-    fn exchange(&mut self, round: u8) {
-        for number in 0..2 {
-            for (at, flow) in self.flows.iter().enumerate() {
-                let _ = flow.near.send_to(&payload(at as u16, round, number, false), flow.to);
-            }
-            self.collect();
-            for (at, flow) in self.flows.iter().enumerate() {
-                let Some((socket, from)) = flow.came else { continue };
-                let _ = flow.far[socket].send_to(&payload(at as u16, round, number, true), from);
-            }
-            self.collect();
+    /// Sends a datagram of each flow.
+    fn ask(&self, round: u8, number: u8) {
+        for (at, flow) in self.flows.iter().enumerate() {
+            let _ = flow.near.send_to(&payload(at as u16, round, number, false), flow.to);
         }
     }
 
-    /// Takes what arrives until nothing does.
-    fn collect(&mut self) {
-        let mut last = Instant::now();
-        while last.elapsed() < QUIET {
-            if self.take() {
-                last = Instant::now();
-            }
-            std::thread::sleep(Duration::from_millis(5));
+    /// Answers those that have arrived.
+    fn answer(&self, round: u8, number: u8) {
+        for (at, flow) in self.flows.iter().enumerate() {
+            let Some((socket, from)) = flow.came else { continue };
+            let _ = flow.far[socket].send_to(&payload(at as u16, round, number, true), from);
         }
     }
 
+    /// Takes what has arrived; whether there was anything.
     fn take(&mut self) -> bool {
         let (mut bytes, mut is_news) = ([0; 2000], false);
         let mut came = Vec::new();
@@ -170,6 +176,32 @@ impl Side {
             }
         }
         is_news
+    }
+}
+
+/// Datagrams of all flows, and answers, on both sides at once.
+fn exchange(sides: &mut [Side; 2], round: u8) {
+    for number in 0..2 {
+        sides.iter().for_each(|side| side.ask(round, number));
+        collect(sides);
+        sides.iter().for_each(|side| side.answer(round, number));
+        collect(sides);
+    }
+}
+
+/// Takes what arrives until nothing is under way.
+fn collect(sides: &mut [Side; 2]) {
+    let mut last = Instant::now();
+    loop {
+        let [one, other] = &mut *sides;
+        if one.take() | other.take() {
+            last = Instant::now();
+        }
+        let is_same = sides[0].arrived == sides[1].arrived;
+        if last.elapsed() >= if is_same { QUIET } else { LATE } {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -207,11 +239,7 @@ fn play(sides: &mut [Side; 2], seed: u64) -> Result<()> {
         texts.push(rules.to_string());
         sides.iter().try_for_each(|side| side.set_rules(&rules))?;
         std::thread::sleep(BARRIER);
-        std::thread::scope(|scope| {
-            for side in sides.iter_mut() {
-                scope.spawn(|| (0..2).for_each(|round| side.exchange(phase * 2 + round)));
-            }
-        });
+        (0..2).for_each(|round| exchange(sides, phase * 2 + round));
         let [adopted, kernel] = sides;
         let is_running = adopted.router.as_mut().is_some_and(Process::is_running);
         let differs: Vec<_> = adopted.arrived.symmetric_difference(&kernel.arrived).collect();
