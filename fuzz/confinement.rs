@@ -1,7 +1,5 @@
 //! Keeps a fuzz target from writing files: texts that elements are made of name any.
-use landlock::{
-    ABI, Access as _, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
-};
+use landlock::{ABI, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _};
 
 /// What is written: corpora, findings and logs, below the folder of this crate.
 const WRITTEN: [&str; 5] = ["target", "corpus", "artifacts", "coverage", "/dev/null"];
