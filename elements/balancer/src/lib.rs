@@ -1,4 +1,4 @@
-//! The balancer: FlowBalancer, what is kept of its flows, and how they are told to others.
+//! The balancer: FlowBalancer, what is kept of its flows, and how others follow them.
 #![forbid(unsafe_code)]
 
 mod about;

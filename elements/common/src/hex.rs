@@ -5,8 +5,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of such digits, in either case, with colons wherever somebody put them. The error says what
-/// is wrong with them.
+/// The bytes of such digits, in either case, with or without colons. The error says what is wrong.
 pub fn from_hex(text: &str) -> Result<Vec<u8>, &'static str> {
     let digits: Option<Vec<u8>> =
         text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();

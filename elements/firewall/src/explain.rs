@@ -161,7 +161,7 @@ fn basis_text(basis: FilterBasis, rule: Option<&RuleJson>) -> String {
         }
         FilterBasis::Pass(keep) => format!("passes: {by}{}", state_text(keep)),
         FilterBasis::Block(reply) => format!("blocked: {by}{}", reply_text(reply)),
-        FilterBasis::Drop(reason) => format!("dropped, whatever the rules say: {}", reason.name()),
+        FilterBasis::Drop(reason) => format!("dropped: {}", reason.name()),
     }
 }
 

@@ -135,6 +135,19 @@ impl WorkerFilter {
         self.filter.prefetch_state(look);
     }
 
+    /// The filter, asked with the current rules.
+    #[inline(always)]
+    fn with_rules<T>(&mut self, cx: &Context<'_>, ask: impl FnOnce(&mut Filter, &Rules<'_, '_>) -> T) -> T {
+        let routes = TurnRoutes { router: self.routes.as_ref(), turn: cx.turn() };
+        let rules = Rules {
+            compiled: &self.current.compiled,
+            turn: cx.turn(),
+            routes: &routes,
+            names: &*self.current,
+        };
+        ask(&mut self.filter, &rules)
+    }
+
     /// Tests a packet that begins with its IP header, and changes it.
     #[inline]
     pub(crate) fn test_packet(
@@ -143,14 +156,7 @@ impl WorkerFilter {
         look: &PacketLookup,
         cx: &Context<'_>,
     ) -> FilterVerdict {
-        let routes = TurnRoutes { router: self.routes.as_ref(), turn: cx.turn() };
-        let rules = Rules {
-            compiled: &self.current.compiled,
-            turn: cx.turn(),
-            routes: &routes,
-            names: &*self.current,
-        };
-        self.filter.test_packet(packet, look, &rules)
+        self.with_rules(cx, |filter, rules| filter.test_packet(packet, look, rules))
     }
 
     /// See [`Filter::explain_packet`], which this calls with the current rules.
@@ -160,14 +166,7 @@ impl WorkerFilter {
         at: HookContext,
         cx: &Context<'_>,
     ) -> FilterExplanation {
-        let routes = TurnRoutes { router: self.routes.as_ref(), turn: cx.turn() };
-        let rules = Rules {
-            compiled: &self.current.compiled,
-            turn: cx.turn(),
-            routes: &routes,
-            names: &*self.current,
-        };
-        self.filter.explain_packet(packet, at, &rules)
+        self.with_rules(cx, |filter, rules| filter.explain_packet(packet, at, rules))
     }
 
     /// See [`Filter::is_fast_path_at`], with the current rules.

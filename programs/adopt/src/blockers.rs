@@ -12,7 +12,7 @@ mod ipsec;
 pub(crate) mod iptables;
 mod links;
 pub(crate) mod netlink;
-mod nftables;
+pub(crate) mod nftables;
 mod notes;
 mod offloads;
 mod sysctl;

@@ -5,13 +5,13 @@ use super::{Blocker, BlockerKind, Direction, Family, Port, STAYS_TRANSLATED, cou
 use std::io;
 
 /// The subsystem of nftables in the types of nfnetlink's messages.
-const NFTABLES: u16 = 10 << 8;
-const GET_TABLE: u16 = NFTABLES | 1;
-const GET_CHAIN: u16 = NFTABLES | 4;
-const GET_RULE: u16 = NFTABLES | 7;
+pub(crate) const NFTABLES: u16 = 10 << 8;
+pub(crate) const GET_TABLE: u16 = NFTABLES | 1;
+pub(crate) const GET_CHAIN: u16 = NFTABLES | 4;
+pub(crate) const GET_RULE: u16 = NFTABLES | 7;
 const GET_FLOW_TABLE: u16 = NFTABLES | 23;
 /// `struct nfgenmsg`, of which zeros ask for all families.
-const FIXED: usize = 4;
+pub(crate) const FIXED: usize = 4;
 
 const TABLE_NAME: u16 = 1;
 const TABLE_FLAGS: u16 = 2;
@@ -48,12 +48,12 @@ const TARGET_NAME: u16 = 1;
 const UNPASSED_TARGETS: [&str; 14] = super::iptables::UNPASSED;
 
 /// Families of nftables' tables (`NFPROTO_*`).
-const INET: u8 = 1;
-const IPV4: u8 = 2;
+pub(crate) const INET: u8 = 1;
+pub(crate) const IPV4: u8 = 2;
 const ARP: u8 = 3;
 const NETDEV: u8 = 5;
 const BRIDGE: u8 = 7;
-const IPV6: u8 = 10;
+pub(crate) const IPV6: u8 = 10;
 
 const FLOW_TABLE_TABLE: u16 = 1;
 const FLOW_TABLE_NAME: u16 = 2;

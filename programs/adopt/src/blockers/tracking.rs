@@ -92,11 +92,10 @@ fn find_settings() -> io::Result<Vec<Blocker>> {
 
 /// What is compared each second, since the kernel sends no notification of it.
 pub(super) fn find_polled() -> Vec<Blocker> {
-    let mut all = iptables::find_unpassed();
-    all.extend(find_settings().unwrap_or_else(|error| vec![Blocker::unreadable("events", &error)]));
+    let mut all = find_settings().unwrap_or_else(|error| vec![Blocker::unreadable("events", &error)]);
     let mut note = |what: String| all.push(Blocker::new(BlockerKind::Tracking, what, String::new()));
     note(format!("{:?}", sysctl::number(LIBERAL)));
-    // Their number alone says too little where rules are evaluated.
+    // What keeps connections from being forwarded past such rules follows from them.
     note(iptables::legacy_rules().map_or_else(|error| error.to_string(), |rules| format!("{rules:?}")));
     for family in [Family::V4, Family::V6] {
         let what = format!("{:?}", tracks(family).unwrap_or_default());

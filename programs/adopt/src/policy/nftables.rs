@@ -4,27 +4,17 @@ use super::ruleset::*;
 use super::sets::{Set, SetValue};
 use super::xtables;
 use crate::blockers::netlink::{self, Attributes, nonsense};
+use crate::blockers::nftables::{FIXED, GET_CHAIN, GET_RULE, GET_TABLE, INET, IPV4, IPV6, NFTABLES};
 use crate::kernel::Family;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use std::collections::HashMap;
 use std::io;
 
-const NFTABLES: u16 = 10 << 8;
-const GET_TABLE: u16 = NFTABLES | 1;
-const GET_CHAIN: u16 = NFTABLES | 4;
-const GET_RULE: u16 = NFTABLES | 7;
 const GET_SET: u16 = NFTABLES | 10;
 const GET_ELEMENTS: u16 = NFTABLES | 13;
 const GET_GENERATION: u16 = NFTABLES | 16;
-/// `struct nfgenmsg`.
-const FIXED: usize = 4;
 /// How often rules may change while they are read.
 const ATTEMPTS: usize = 20;
-
-/// Families of tables (`NFPROTO_*`).
-const INET: u8 = 1;
-const IPV4: u8 = 2;
-const IPV6: u8 = 10;
 
 /// The chain of a rule, a jump or a hook: the family's number, the table, and its name.
 type ChainKey = (u8, String, String);

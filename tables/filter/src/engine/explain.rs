@@ -39,9 +39,9 @@ pub enum FilterBasis {
     QuotedState,
     /// Rules, or that none matches, pass it; with this kind of state from now on.
     Pass(StateKeeping),
-    /// A rule blocks it, and its sender gets this.
+    /// A rule blocks it, also one whose `max-pkt-rate` is reached, and its sender gets this.
     Block(BlockReturn),
-    /// It is dropped whatever the rules say.
+    /// It is dropped, though no rule blocks it.
     Drop(FilterDropReason),
 }
 
@@ -114,7 +114,7 @@ impl Filter {
         let now = Duration::from_millis(self.now_ms);
         let rule = self.records.rule(hot.record).filter(|_| extra.has_rate);
         if rule.is_some_and(|rule| !rules.compiled.rate_would_hold(rule, now)) {
-            return of(FilterBasis::Drop(FilterDropReason::Match));
+            return of(FilterBasis::Block(BlockReturn::Drop));
         }
         let mut passed = Passed { tag: look.at.tag, ..Passed::default() };
         let route = set_packet_options(extra, seen, is_forward(look.at.direction, hot.flags), &mut passed);
