@@ -194,6 +194,10 @@ fn a_dry_run_names_the_rules_that_keep_connections() {
         let said = dry_run()?;
         assert!(said.contains(": limit: all connections of IPv4 stay with the kernel"), "{said}");
         assert!(!said.contains("except established connections"), "{said}");
+        let words = ["adopt", "--dry-run", "--established", "rules", "eth0"];
+        let unsigned = net.r.command([artery()?]).args(words).output()?;
+        assert!(unsigned.stderr.contains("did you mean --established=rules?"), "{unsigned:?}");
+        assert_eq!(unsigned.code(), Some(1));
         Ok(())
     });
 }

@@ -111,6 +111,15 @@ pub(crate) struct AdoptOptions {
     pub(crate) verbose: bool,
 }
 
+impl AdoptOptions {
+    /// A port whose name is a value of `--established`, which was written without its sign.
+    fn misplaced_value(&self) -> Option<&str> {
+        let is_value = |word: &&String| <WhichEstablished as clap::ValueEnum>::from_str(word, false).is_ok();
+        let word = self.ports.iter().find(is_value).filter(|word| Interface::find(word).is_err())?;
+        (self.established == WhichEstablished::All).then_some(word)
+    }
+}
+
 /// Which packets of established connections go past rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum WhichEstablished {
@@ -202,6 +211,9 @@ struct Findings {
 /// Checks the machine and reports what it found.
 pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let early = EarlyHangup::catch()?;
+    if let Some(word) = options.misplaced_value() {
+        anyhow::bail!("{word}: no such interface; did you mean --established={word}?");
+    }
     let ports = ports(&options.ports)?;
     anyhow::ensure!(
         options.established == WhichEstablished::None || options.path != Some(Path::Graph),
