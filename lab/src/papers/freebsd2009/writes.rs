@@ -37,7 +37,7 @@ const MARK_IS: &str = "mark at ";
 const MARKS: usize = 4;
 
 /// Packets of each thread.
-const PACKETS: usize = 32 * BATCH;
+const PACKETS: usize = 8 * BATCH;
 
 /// What two threads that send have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
