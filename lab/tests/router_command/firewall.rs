@@ -107,6 +107,10 @@ fn it_is_explained_which_rule_decides_and_what_a_packet_becomes() {
         let explain = |packet: &str, port: &str| firewall.router.say(&["explain", packet, "--in", port]);
         let counted = || firewall.pfctl(&["-v", "-s", "rules"]);
         let states = || firewall.pfctl(&["-s", "states"]);
+        // Nothing else is to be counted: hosts go on asking for routers.
+        for host in [&net.a, &net.b] {
+            host.sysctl("net.ipv6.conf.eth0.accept_ra", "0")?;
+        }
         let before = (counted()?, states()?);
 
         let out = explain("10.0.1.2:4000 > 10.0.2.2:80 tcp", "eth0")?;
