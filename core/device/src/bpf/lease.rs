@@ -2,8 +2,8 @@
 use super::{Assembler, Hook, Instruction, Label, Register, Size, Test, WordArray, load, run};
 use rustix::fd::OwnedFd;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ pub struct Lease {
     now: WordArray<1>,
     /// A tick and its time, from which the ticks of a second are counted.
     began: (u64, Instant),
+    /// The last tick that was asked for, and its time.
+    asked: Mutex<(u64, Instant)>,
 }
 
 impl Lease {
@@ -38,20 +40,40 @@ impl Lease {
     pub fn new() -> io::Result<Lease> {
         let now = WordArray::new()?;
         let clock = load(Hook::XDP, &clock(&now))?;
-        let mut lease = Lease { deadline: WordArray::new()?, clock, now, began: (0, Instant::now()) };
+        let start = (0, Instant::now());
+        let mut lease =
+            Lease { deadline: WordArray::new()?, clock, now, began: start, asked: Mutex::new(start) };
         lease.began = (lease.tick()?, Instant::now());
+        lease.asked = Mutex::new(lease.began);
         thread::sleep(CALIBRATION);
         Ok(lease)
     }
 
     /// Lets programs act for [`Lease::TERM`] from now on.
     pub fn renew(&self) -> io::Result<()> {
-        let (first, began) = self.began;
-        let now = self.tick()?;
-        // The first was some part of a tick.
-        let ticks = now.saturating_sub(first).saturating_sub(1) as f64;
-        let term = ticks * Lease::TERM.as_secs_f64() / began.elapsed().as_secs_f64();
+        let (now, term) = self.now_and_term()?;
         self.deadline.write([now + term as u64])
+    }
+
+    /// The current tick, or one a little before it, and how many [`Lease::TERM`] has at least. A run of a
+    /// program costs more than all else here, so that ticks between two runs are computed from the time.
+    fn now_and_term(&self) -> io::Result<(u64, f64)> {
+        let (first, began) = self.began;
+        // The first was some part of a tick.
+        let term_by = |tick: u64, at: Instant| {
+            let ticks = tick.saturating_sub(first).saturating_sub(1) as f64;
+            ticks * Lease::TERM.as_secs_f64() / at.duration_since(began).as_secs_f64()
+        };
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let (tick, at) = *asked;
+        let passed = at.elapsed();
+        if at.duration_since(began) >= Lease::TERM && passed < Lease::TERM {
+            let term = term_by(tick, at);
+            return Ok((tick + (passed.as_secs_f64() * term / Lease::TERM.as_secs_f64()) as u64, term));
+        }
+        // Its time is taken after it: less seems to have passed since then, not more.
+        *asked = (self.tick()?, Instant::now());
+        Ok((asked.0, term_by(asked.0, asked.1)))
     }
 
     /// About how many ticks a second has.
@@ -160,6 +182,28 @@ mod tests {
         assert_eq!((acts(), lease.holds().unwrap()), (false, false));
         lease.renew_for_good().unwrap();
         assert_eq!((acts(), lease.holds().unwrap()), (true, true));
+    }
+
+    #[test]
+    fn ticks_that_are_computed_are_not_ahead_and_hardly_behind() {
+        if !may_make_namespaces() {
+            return;
+        }
+        let lease = Lease::new().unwrap();
+        let (start, mut computed) = (Instant::now(), 0);
+        while start.elapsed() < 3 * Lease::TERM {
+            let asked = *lease.asked.lock().unwrap();
+            let before = lease.tick().unwrap();
+            let (now, term) = lease.now_and_term().unwrap();
+            let after = lease.tick().unwrap();
+            // A processor may count a tick late.
+            assert!(now <= after + 2, "{now} {after}");
+            // A tenth of a second.
+            assert!(now as f64 + term / 10.0 + 2.0 >= before as f64, "{now} {before} {term}");
+            computed += u32::from(*lease.asked.lock().unwrap() == asked);
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(computed > 0);
     }
 
     #[test]
