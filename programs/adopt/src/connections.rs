@@ -6,6 +6,7 @@
 //! for the old one. Only connections that began while this listened have events; others stay with the kernel.
 //! What is not here: which rules allow it (`blockers`), and how packets are found and changed
 //! (`fast::flows`).
+mod ended;
 mod judgement;
 mod message;
 mod timeouts;

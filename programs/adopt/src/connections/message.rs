@@ -205,12 +205,14 @@ fn translation(arrives: &FlowKey, opposite: &FlowKey) -> Option<NewKey> {
     (!is_same).then_some(new)
 }
 
-/// Reads the messages of a datagram.
-pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<Event>> {
+/// Reads the messages of a datagram, each with whether it is about an entry that is new.
+pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<(Event, bool)>> {
+    /// `NLM_F_CREATE`.
+    const CREATED: u16 = 0x400;
     netlink::read(bytes)?
         .into_messages()
         .iter()
-        .map(|message| read_event(message.kind, &message.body))
+        .map(|message| Ok((read_event(message.kind, &message.body)?, message.flags & CREATED != 0)))
         .collect()
 }
 

@@ -1,4 +1,5 @@
 //! Keeps the programs' flows as the kernel has its connections.
+use super::ended::EndedEntries;
 use super::judgement::{Egresses, Judge, Judged, PortBounds, Refusal};
 use super::message::{Entry, Event, GET, TCP, read, read_event};
 use super::timeouts::{Timeouts, Traffic};
@@ -72,6 +73,7 @@ pub struct ConnectionTracker {
     judge: Judge,
     /// Those that are forwarded at certain ports alone.
     bound: HashSet<u32>,
+    ended: EndedEntries,
     timeouts: Timeouts,
     ticks_of_a_second: u64,
     /// Entries of TCP that are to be looked at for renewal.
@@ -138,6 +140,7 @@ impl ConnectionTracker {
             consent: [FamilyConsent::default(); 2],
             judge: Judge::default(),
             bound: HashSet::new(),
+            ended: EndedEntries::default(),
             timeouts: Timeouts::read(),
             ticks_of_a_second: 0,
             renewals: Vec::new(),
@@ -212,6 +215,7 @@ impl ConnectionTracker {
         let has_more = self.read_events(accelerator)?;
         if now.saturating_duration_since(self.reviewed) >= REVIEW {
             self.reviewed = now;
+            self.ended.begin_turn();
             self.begin_reviews(accelerator)?;
         }
         let interval = RENEWAL.min(Duration::from_secs(u64::from(self.timeouts.tcp)) / 4).max(REVIEW);
@@ -262,7 +266,9 @@ impl ConnectionTracker {
                 },
             };
             match read {
-                Ok(events) => events.into_iter().for_each(|event| self.apply(event, accelerator)),
+                Ok(events) => {
+                    events.into_iter().for_each(|(event, is_new)| self.follow(event, is_new, accelerator))
+                }
                 Err(_) => {
                     self.recover(accelerator)?;
                     // The rest of the process has its turn before events may be lost once more.
@@ -271,6 +277,17 @@ impl ConnectionTracker {
             }
         }
         Ok(true)
+    }
+
+    /// Applies an event, unless it comes too late to be true.
+    fn follow(&mut self, event: Event, is_new: bool, accelerator: &mut Accelerator) {
+        match &event {
+            Event::Gone(id) => self.ended.insert(*id),
+            Event::There(entry) if is_new => self.ended.remove(entry.id),
+            Event::There(entry) if self.ended.contains(entry.id) => return,
+            _ => {}
+        }
+        self.apply(event, accelerator);
     }
 
     fn apply(&mut self, event: Event, accelerator: &mut Accelerator) {
