@@ -42,12 +42,13 @@ pub(super) struct FlowLayout {
     pub(super) ports: usize,
     /// [`ESTABLISHED`], [`TRANSLATED`] and ports.
     pub(super) properties: usize,
-    /// Ticks after which a packet goes to the kernel, which renews its entry; 0 for never.
+    /// Ticks after which a packet goes to the kernel, which renews its entry; 0 for never. Of TCP only a
+    /// packet that comes as long after the last one does.
     pub(super) interval: usize,
     /// Not 0 once a packet was seen that may close the connection.
     pub(super) closing: usize,
-    /// The tick, of 64 bits, at which the last packet went to the kernel for renewal, or, without an
-    /// interval, at which the last one was forwarded.
+    /// The tick, of 64 bits, at which the last packet went to the kernel for renewal, or, of TCP and without
+    /// an interval, at which the last one came.
     pub(super) stamp: usize,
     /// Where the record is in its bucket, in bytes.
     pub(super) offset: usize,
@@ -132,7 +133,8 @@ pub struct FlowAction {
     pub entry: Option<u32>,
     /// The number of the port that packets must leave by; otherwise they go to the kernel.
     pub exit: Option<u32>,
-    /// After so many ticks of the kernel's clock a packet goes to the kernel; 0 for never.
+    /// After so many ticks of the kernel's clock a packet goes to the kernel, of TCP after so many without a
+    /// packet; 0 for never.
     pub interval: u32,
 }
 

@@ -172,7 +172,7 @@ fn hash_key(w: &mut ProgramWriter<'_>, headers: &Headers) {
 fn check_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     let unknown = w.to_kernel(Reason::NotEstablished);
     let layout = headers.layout;
-    let (is_right, is_tcp, never, closing) = (w.a.label(), w.a.label(), w.a.label(), w.a.label());
+    let (is_right, is_tcp, closing) = (w.a.label(), w.a.label(), w.a.label());
     let transport = headers.length as i16;
     w.a.load(Size::Word, R1, R6, 4 * layout.properties as i16);
     w.store_slot(Slot::Properties, R1);
@@ -215,24 +215,35 @@ fn check_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     // An echo has eight bytes, too, which padding may have pretended.
     w.a.jump_if(Below, R3, 8, unknown);
 
+    write_renewal(w, headers, closing);
+}
+
+/// Leaves a packet of the record in `R6` to the kernel from time to time, and those that jump to `closing`.
+fn write_renewal(w: &mut ProgramWriter<'_>, headers: &Headers, closing: Label) {
+    let layout = headers.layout;
+    let (each, is_done) = (w.a.label(), w.a.label());
     w.a.call(TICKS);
     w.a.load(Size::Double, R1, R6, 4 * layout.stamp as i16);
     w.a.load(Size::Word, R2, R6, 4 * layout.interval as i16);
-    let is_done = w.a.label();
-    w.a.jump_if(Equal, R2, 0, never);
     w.a.set(R3, R0);
     w.a.compute(Subtract, R3, R1);
+    w.a.load(Size::Byte, R4, R9, headers.protocol);
+    w.a.jump_if(Equal, R4, TCP, each);
+    w.a.jump_if(Equal, R2, 0, each);
     w.a.jump_if(Below, R3, R2, is_done);
     w.a.store(Size::Double, R6, 4 * layout.stamp as i16, R0);
     w.a.jump(w.to_kernel(Reason::Renewal));
 
     w.a.place(closing);
     w.a.store(Size::Word, R6, 4 * layout.closing as i16, 1);
-    w.a.jump(unknown);
+    w.a.jump(w.to_kernel(Reason::NotEstablished));
 
-    w.a.place(never);
-    w.a.jump_if(Equal, R0, R1, is_done);
+    // Each packet of TCP is noted. The kernel's entry may have expired where none came for long.
+    w.a.place(each);
+    w.a.jump_if(Equal, R3, 0, is_done);
     w.a.store(Size::Double, R6, 4 * layout.stamp as i16, R0);
+    w.a.jump_if(Equal, R2, 0, is_done);
+    w.a.jump_if(AtLeast, R3, R2, w.to_kernel(Reason::Renewal));
     w.a.place(is_done);
 }
 

@@ -187,6 +187,16 @@ fn a_packet_goes_to_the_kernel_from_time_to_time_and_all_do_once_one_closes_the_
     assert_eq!(actions(&rig, &sent), [XDP_PASS as i32, TC_REDIRECT], "the first one renews");
     assert_eq!(actions(&rig, &sent), forwarded);
     assert_eq!(rig.memory.counters().kernel()[Reason::Renewal as usize], 1);
+    // Of TCP each packet counts: one that comes in time does not renew, one that comes late does.
+    let soon = rig.memory.lease.ticks_of_a_second().unwrap() as u32;
+    assert!(rig.memory.flows.as_mut().unwrap().insert(key, &FlowAction { interval: soon, ..action }));
+    assert_eq!(actions(&rig, &sent), [XDP_PASS as i32, TC_REDIRECT]);
+    for _ in 0..8 {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!(actions(&rig, &sent), forwarded);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1300));
+    assert_eq!(actions(&rig, &sent), [XDP_PASS as i32, TC_REDIRECT], "what comes late renews");
     let mut fin = sent.clone();
     let flags = if key.source.is_ipv6() { 14 + 40 + 13 } else { 14 + 20 + 13 };
     fin[flags] |= 1;
