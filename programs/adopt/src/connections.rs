@@ -8,9 +8,11 @@
 //! (`fast::flows`).
 mod ended;
 mod judgement;
+mod keeper;
 mod message;
 mod timeouts;
 mod tracker;
 
+pub use keeper::ConnectionKeeper;
 pub(crate) use tracker::FamilyConsent;
 pub use tracker::{ConnectionStatus, ConnectionTracker};

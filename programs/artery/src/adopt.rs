@@ -16,7 +16,7 @@ pub(crate) use choice::Choice;
 pub(crate) use facts::{Facts, MultiBuffer};
 #[cfg(test)]
 pub(crate) use status::example;
-pub(crate) use status::{PortStatus, Status, Tables};
+pub(crate) use status::{Connections, PortStatus, Status, Tables};
 
 use crate::metrics::MetricsAddress;
 use crate::options::ControlOptions;

@@ -1,10 +1,11 @@
 //! Keeps the programs' flows as the kernel has its connections.
 use super::ended::EndedEntries;
-use super::judgement::{Egresses, Judge, Judged, PortBounds, Refusal};
+use super::judgement::{Egresses, Judge, Judged, PortBounds};
+use super::keeper::ConnectionKeeper;
 use super::message::{Entry, Event, GET, TCP, read, read_event};
 use super::timeouts::{Timeouts, Traffic};
-use crate::blockers::netlink;
-use crate::fast::{Accelerator, FlowAction, FlowKey};
+use crate::blockers::{netlink, setting};
+use crate::fast::{Accelerator, FlowAction, FlowKeeper, FlowKey};
 use crate::kernel::Family;
 use crate::policy::{Interface, Policy};
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -53,10 +54,10 @@ pub struct ConnectionStatus {
     pub known: usize,
     /// Of those, the ones that are forwarded past the user's rules.
     pub forwarded: usize,
-    /// Of those that are established, the ones that a rule stands in the way of, or may.
-    pub kept_by_rules: usize,
-    /// The same of connections of TCP whose windows the kernel would have to follow.
-    pub kept_by_windows: usize,
+    /// Of those, the ones that stay with the kernel, by [`ConnectionKeeper`].
+    pub kept: [usize; ConnectionKeeper::ALL.len()],
+    /// All entries of the kernel, also those that were not heard of, if that can be read.
+    pub tracked: Option<usize>,
     /// How often events were lost, and all connections left to the kernel until a dump was read.
     pub overruns: u64,
 }
@@ -69,6 +70,8 @@ pub struct ConnectionTracker {
     known: HashMap<u32, Known>,
     /// Those that are established and not forwarded.
     pending: HashSet<u32>,
+    /// Those that rules or windows keep, whose packets are not counted by that yet.
+    uncounted: HashSet<u32>,
     consent: [FamilyConsent; 2],
     judge: Judge,
     /// Those that are forwarded at certain ports alone.
@@ -90,6 +93,8 @@ pub struct ConnectionTracker {
 struct Known {
     entry: Entry,
     flows: Option<Flows>,
+    /// What keeps it in the kernel, unless it is forwarded.
+    kept_by: Option<ConnectionKeeper>,
     has_asked: bool,
     /// A packet was seen that may close it.
     is_closing: bool,
@@ -100,13 +105,14 @@ struct Known {
     judged: Option<Judged>,
 }
 
-type Flows = [(FlowKey, FlowAction); 2];
-
-/// Why a direction of a connection is the kernel's.
-enum NotForwarded {
-    Wait,
-    Leave,
+impl Known {
+    /// Whether its packets are forwarded past rules.
+    fn is_forwarded(&self) -> bool {
+        self.flows.is_some() && self.kept_by.is_none()
+    }
 }
+
+type Flows = [(FlowKey, FlowAction); 2];
 
 /// The next step for a connection.
 enum Plan {
@@ -114,8 +120,8 @@ enum Plan {
     /// The kernel must first let segments out of window through.
     RequestLiberal,
     /// Routes or neighbors are missing: it is looked at again each second.
-    Wait,
-    Leave,
+    Wait(ConnectionKeeper),
+    Leave(ConnectionKeeper),
 }
 
 impl ConnectionTracker {
@@ -137,6 +143,7 @@ impl ConnectionTracker {
             commands,
             known: HashMap::new(),
             pending: HashSet::new(),
+            uncounted: HashSet::new(),
             consent: [FamilyConsent::default(); 2],
             judge: Judge::default(),
             bound: HashSet::new(),
@@ -154,15 +161,14 @@ impl ConnectionTracker {
 
     /// Counts of now; overruns since the start.
     pub fn status(&self) -> ConnectionStatus {
-        let kept = |why: Refusal| {
-            let is_kept = |known: &&Known| known.judged.is_some_and(|judged| judged.judgement == Err(why));
-            self.known.values().filter(is_kept).count()
-        };
+        let mut kept = [0; ConnectionKeeper::ALL.len()];
+        self.known.values().filter_map(|known| known.kept_by).for_each(|by| kept[by as usize] += 1);
+        let tracked = setting("netfilter/nf_conntrack_count").ok().flatten();
         ConnectionStatus {
             known: self.known.len(),
             forwarded: self.forwarded,
-            kept_by_rules: kept(Refusal::Rule),
-            kept_by_windows: kept(Refusal::Windows),
+            kept,
+            tracked: tracked.and_then(|tracked| usize::try_from(tracked).ok()),
             overruns: self.overruns,
         }
     }
@@ -217,11 +223,12 @@ impl ConnectionTracker {
             self.reviewed = now;
             self.ended.begin_turn();
             self.begin_reviews(accelerator)?;
+            self.count_kept(accelerator);
         }
         let interval = RENEWAL.min(Duration::from_secs(u64::from(self.timeouts.tcp)) / 4).max(REVIEW);
         if self.renewals.is_empty() && now.saturating_duration_since(self.renewed) >= interval {
             self.renewed = now;
-            let is_tcp = |known: &Known| known.flows.is_some() && known.entry.protocol() == TCP;
+            let is_tcp = |known: &Known| known.is_forwarded() && known.entry.protocol() == TCP;
             self.renewals = self.known.iter().filter(|(_, known)| is_tcp(known)).map(|(id, _)| *id).collect();
         }
         self.renew_some(accelerator);
@@ -250,6 +257,29 @@ impl ConnectionTracker {
             self.reviews.extend(self.pending.iter().chain(&self.bound));
         }
         Ok(())
+    }
+
+    /// Has packets of connections counted by what keeps them. Short ones end before that is due.
+    fn count_kept(&mut self, accelerator: &mut Accelerator) {
+        let Some(table) = accelerator.flows_mut() else { return };
+        let some: Vec<u32> = self.uncounted.iter().take(REVIEWS_AT_ONCE).copied().collect();
+        for id in some {
+            self.uncounted.remove(&id);
+            let Some(known) = self.known.get_mut(&id).filter(|known| known.flows.is_none()) else { continue };
+            let kept_by = match known.kept_by {
+                Some(ConnectionKeeper::Rule) => FlowKeeper::Rule,
+                Some(ConnectionKeeper::Window) => FlowKeeper::Window,
+                _ => continue,
+            };
+            let flows = known.entry.directions().map(|direction| {
+                (direction.arrives, FlowAction { kept_by: Some(kept_by), ..FlowAction::default() })
+            });
+            if flows.iter().all(|(key, _)| table.insert_kept(*key, kept_by)) {
+                known.flows = Some(flows);
+            } else {
+                flows.iter().for_each(|(key, _)| table.remove(key));
+            }
+        }
     }
 
     /// Reads what waits; says whether there may be more.
@@ -296,6 +326,7 @@ impl ConnectionTracker {
                 self.leave(id, accelerator);
                 self.known.remove(&id);
                 self.pending.remove(&id);
+                self.uncounted.remove(&id);
                 self.bound.remove(&id);
             }
             Event::There(entry) => {
@@ -320,6 +351,7 @@ impl ConnectionTracker {
             let known = Known {
                 entry,
                 flows: None,
+                kept_by: Some(ConnectionKeeper::Opening),
                 has_asked: false,
                 is_closing: false,
                 traffic: Traffic::default(),
@@ -338,6 +370,7 @@ impl ConnectionTracker {
         known.iter().for_each(|id| self.leave(*id, accelerator));
         self.known.clear();
         self.pending.clear();
+        self.uncounted.clear();
         self.bound.clear();
         // Events of before tell nothing new, and those that come from now on are about what is read then.
         let mut start = [0; 64];
@@ -374,59 +407,85 @@ impl ConnectionTracker {
                 };
                 self.forward(id, flows, accelerator);
             }
-            plan => {
-                self.bound.remove(&id);
-                self.leave(id, accelerator);
-                let is_leave = matches!(plan, Plan::Leave);
-                if is_leave {
-                    self.pending.remove(&id)
-                } else {
-                    self.pending.insert(id)
-                };
-                if matches!(plan, Plan::RequestLiberal) {
-                    self.request_liberal(id);
-                }
+            Plan::Leave(why) => {
+                self.pending.remove(&id);
+                self.keep(id, why, accelerator);
             }
+            Plan::Wait(why) => {
+                self.pending.insert(id);
+                self.keep(id, why, accelerator);
+            }
+            Plan::RequestLiberal => {
+                self.pending.insert(id);
+                self.keep(id, ConnectionKeeper::Pending, accelerator);
+                self.request_liberal(id);
+            }
+        }
+    }
+
+    fn keep(&mut self, id: u32, why: ConnectionKeeper, accelerator: &mut Accelerator) {
+        self.bound.remove(&id);
+        let Some(known) = self.known.get_mut(&id) else { return };
+        let is_counted = known.flows.is_some() && known.kept_by == Some(why);
+        if is_counted {
+            return;
+        }
+        self.leave(id, accelerator);
+        let Some(known) = self.known.get_mut(&id) else { return };
+        known.kept_by = Some(why);
+        if matches!(why, ConnectionKeeper::Rule | ConnectionKeeper::Window) {
+            self.uncounted.insert(id);
         }
     }
 
     fn plan(&self, known: &Known, egresses: Egresses, accelerator: &Accelerator) -> Plan {
         let entry = &known.entry;
         let consent = self.consent_of(entry);
-        if !entry.is_established() || known.is_closing {
-            return Plan::Leave;
+        if let Some(why) = entry.keeper() {
+            return Plan::Leave(why);
+        }
+        if known.is_closing {
+            return Plan::Leave(ConnectionKeeper::Closing);
         }
         let directions = entry.directions();
         let is_local = directions.iter().any(|direction| accelerator.is_own(direction.destination));
         let is_translatable = consent.translates && entry.family == Family::V4;
-        if !consent.is_given || is_local || entry.is_translated() && !is_translatable {
-            return Plan::Leave;
+        if is_local {
+            return Plan::Leave(ConnectionKeeper::Local);
+        }
+        if !consent.is_given {
+            return Plan::Leave(ConnectionKeeper::Policy);
+        }
+        if entry.is_translated() && !is_translatable {
+            return Plan::Leave(ConnectionKeeper::Translation);
         }
         let bounds = match known.judged.map(|judged| judged.judgement) {
             None => [PortBounds::default(); 2],
             Some(Ok(bounds)) => bounds,
             // Another port may do, once routes lead there.
-            Some(Err(_)) if egresses.contains(&None) => return Plan::Wait,
-            Some(Err(_)) => return Plan::Leave,
+            Some(Err(refusal)) if egresses.contains(&None) => return Plan::Wait(refusal.keeper()),
+            Some(Err(refusal)) => return Plan::Leave(refusal.keeper()),
         };
         let interval = self.timeouts.interval(entry, self.ticks_of_a_second);
         let flow = |at: usize| {
             let direction = &directions[at];
-            let exit = egresses[at].ok_or(NotForwarded::Wait)?;
+            let exit = egresses[at].ok_or(ConnectionKeeper::Route)?;
             let translation = direction.translation();
-            let exit = translation.map(|_| exit.ok_or(NotForwarded::Wait)).transpose()?;
+            let exit = translation.map(|_| exit.ok_or(ConnectionKeeper::Route)).transpose()?;
             // A masqueraded connection whose output has changed is the kernel's to end.
             if exit.is_some() && exit != known.exits[at] {
-                return Err(NotForwarded::Leave);
+                return Err(ConnectionKeeper::OtherPort);
             }
             let (entry, exit) = (bounds[at].entry, exit.or(bounds[at].exit));
-            Ok((direction.arrives, FlowAction { translation, entry, exit, interval }))
+            Ok((direction.arrives, FlowAction { translation, entry, exit, interval, kept_by: None }))
         };
         match (flow(0), flow(1)) {
             (Ok(_), Ok(_)) if !entry.is_liberal() => Plan::RequestLiberal,
             (Ok(there), Ok(back)) => Plan::Forward([there, back]),
-            (Err(NotForwarded::Leave), _) | (_, Err(NotForwarded::Leave)) => Plan::Leave,
-            _ => Plan::Wait,
+            (Err(why @ ConnectionKeeper::OtherPort), _) | (_, Err(why @ ConnectionKeeper::OtherPort)) => {
+                Plan::Leave(why)
+            }
+            (Err(why), _) | (_, Err(why)) => Plan::Wait(why),
         }
     }
 
@@ -437,22 +496,24 @@ impl ConnectionTracker {
         self.leave(id, accelerator);
         let Some(table) = accelerator.flows_mut() else { return };
         let is_there = flows.iter().all(|(key, action)| table.insert(*key, action));
+        let Some(known) = self.known.get_mut(&id) else { return };
         if !is_there {
             flows.iter().for_each(|(key, _)| table.remove(key));
+            known.kept_by = Some(ConnectionKeeper::Room);
             self.pending.insert(id);
             return;
         }
         self.pending.remove(&id);
         self.forwarded += 1;
-        if let Some(known) = self.known.get_mut(&id) {
-            known.flows = Some(flows);
-            known.traffic = Traffic::default();
-        }
+        (known.flows, known.kept_by, known.traffic) = (Some(flows), None, Traffic::default());
     }
 
     fn leave(&mut self, id: u32, accelerator: &mut Accelerator) {
-        let Some(flows) = self.known.get_mut(&id).and_then(|known| known.flows.take()) else { return };
-        self.forwarded -= 1;
+        let Some(known) = self.known.get_mut(&id) else { return };
+        let Some(flows) = known.flows.take() else { return };
+        self.forwarded -= usize::from(known.kept_by.is_none());
+        // Until it is reviewed.
+        known.kept_by.get_or_insert(ConnectionKeeper::Pending);
         if let Some(table) = accelerator.flows_mut() {
             flows.iter().for_each(|(key, _)| table.remove(key));
         }
@@ -468,7 +529,7 @@ impl ConnectionTracker {
     fn renew_some(&mut self, accelerator: &mut Accelerator) {
         let from = self.renewals.len().saturating_sub(RENEWALS_AT_ONCE);
         for id in self.renewals.split_off(from) {
-            let Some(known) = self.known.get_mut(&id) else { continue };
+            let Some(known) = self.known.get_mut(&id).filter(|known| known.is_forwarded()) else { continue };
             let (Some(flows), Some(table)) = (&known.flows, accelerator.flows_mut()) else { continue };
             let notes = flows.each_ref().map(|(key, _)| table.note(key));
             let [Some(there), Some(back)] = notes else { continue };
