@@ -1,6 +1,7 @@
 //! `artery adopt`: what of the kernel's forwarding could be taken over, and what can't and why.
 mod capture;
 mod choice;
+mod explain;
 mod facts;
 mod graph;
 mod kept;

@@ -67,12 +67,12 @@ pub struct ConnectionStatus {
 pub struct ConnectionTracker {
     events: Socket,
     commands: Socket,
-    known: HashMap<u32, Known>,
+    pub(super) known: HashMap<u32, Known>,
     /// Those that are established and not forwarded.
     pending: HashSet<u32>,
     /// Those that rules or windows keep, whose packets are not counted by that yet.
     uncounted: HashSet<u32>,
-    consent: [FamilyConsent; 2],
+    pub(super) consent: [FamilyConsent; 2],
     judge: Judge,
     /// Those that are forwarded at certain ports alone.
     bound: HashSet<u32>,
@@ -90,11 +90,11 @@ pub struct ConnectionTracker {
 }
 
 #[derive(Debug)]
-struct Known {
-    entry: Entry,
+pub(super) struct Known {
+    pub(super) entry: Entry,
     flows: Option<Flows>,
     /// What keeps it in the kernel, unless it is forwarded.
-    kept_by: Option<ConnectionKeeper>,
+    pub(super) kept_by: Option<ConnectionKeeper>,
     has_asked: bool,
     /// A packet was seen that may close it.
     is_closing: bool,
@@ -107,7 +107,7 @@ struct Known {
 
 impl Known {
     /// Whether its packets are forwarded past rules.
-    fn is_forwarded(&self) -> bool {
+    pub(super) fn is_forwarded(&self) -> bool {
         self.flows.is_some() && self.kept_by.is_none()
     }
 }

@@ -1,6 +1,7 @@
 //! Ports while they are adopted.
 use super::capture::Captures;
 use super::choice::Choice;
+use super::explain::explain;
 use super::facts::Facts;
 use super::graph::Engine;
 use super::kept::ExcludedPrefixes;
@@ -37,6 +38,7 @@ const HANDLERS: Names = &[
     ("report", "r"),
     ("reread", "w"),
     ("capture", "rw"),
+    ("explain", "r+"),
 ];
 
 /// Forwards until SIGINT or SIGTERM.
@@ -353,6 +355,7 @@ fn answer(session: &mut Session, captures: &mut Captures, began: Instant, questi
             Some(wanted) => captures.set(session, wanted),
             None => captures.drain_frames(session),
         },
+        "explain" => explain(session, question.value.as_deref().unwrap_or_default()),
         other => Err(format!("no handler named '{other}'")),
     };
     question.answer(answer);
