@@ -1,19 +1,23 @@
 //! Random flows through random rules, with `artery adopt --established=rules` and with the kernel alone: what
 //! comes out of one comes out of the other, with the same sources.
 //!
-//! Changes happen while nothing is under way. Ports that the kernel translates to may differ, and stay the
-//! same for each connection.
+//! Flows are datagrams, echoes and connections of TCP. Changes of rules, routes, entries of connection
+//! tracking and neighbors happen while nothing is under way. Ports that the kernel translates to may differ,
+//! and stay the same for each connection.
+mod flow;
 mod rules;
+mod tables;
 
 use crate::support::adopting::Net;
 use crate::support::{SOON, end};
 use artery_lab::program::artery;
 use artery_lab::rig::{self, Process, Result, Rig};
+use flow::Flow;
 use rules::{Random, Rules};
 use std::collections::{BTreeSet, HashMap};
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+use tables::TableChange;
 
 /// Flows of a scenario, and scenarios: usually, and with `ARTERY_LONG=1` in the environment.
 const FLOWS: usize = 80;
@@ -38,48 +42,6 @@ fn address(network: u8, host: u8, is_v6: bool) -> IpAddr {
 
 /// A datagram that has arrived: flow, round, number, whether it is an answer, and the source.
 type Arrival = (u16, u8, u8, bool, IpAddr);
-
-/// The ends of a flow: its own socket, and those that it may come to.
-struct Flow {
-    near: UdpSocket,
-    far: Vec<UdpSocket>,
-    to: SocketAddr,
-    /// The socket that datagrams came to, and from where.
-    came: Option<(usize, SocketAddr)>,
-}
-
-impl Flow {
-    fn open(net: &Net, number: u64, random: &mut Random) -> Result<Flow> {
-        let is_v6 = random.one_in(4);
-        let port = 1024 + (number % 60_000) as u16;
-        let source = SocketAddr::new(address(1, random.of(&HOSTS), is_v6), port);
-        let to =
-            SocketAddr::new(address(2, random.of(&HOSTS), is_v6), 1024 + (number % FLOWS as u64 * 3) as u16);
-        let near = net.a.enter(|| bind(source))?;
-        let far = net
-            .b
-            .enter(|| HOSTS.map(|host| bind(SocketAddr::new(address(2, host, is_v6), to.port()))).into())?;
-        Ok(Flow { near, far, to, came: None })
-    }
-}
-
-/// A socket at an address. One of an earlier scenario may be there a little longer: a program that another
-/// test starts has it, too, until it is executed.
-fn bind(at: SocketAddr) -> UdpSocket {
-    let begin = Instant::now();
-    loop {
-        match UdpSocket::bind(at) {
-            Ok(socket) => {
-                socket.set_nonblocking(true).expect("a socket that does not block");
-                return socket;
-            }
-            Err(error) if error.kind() == ErrorKind::AddrInUse && begin.elapsed() < SOON => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(error) => panic!("{at}: {error}"),
-        }
-    }
-}
 
 /// A router, its hosts, and what has arrived.
 struct Side {
@@ -108,6 +70,7 @@ impl Side {
                 ])?;
             }
         }
+        net.a.sysctl("net.ipv4.ping_group_range", "0 2147483647")?;
         // For translation to a fixed address.
         net.r.address("eth1", "10.0.2.77/24")?;
         for (network, is_v6) in [(1, false), (2, false), (1, true), (2, true)] {
@@ -134,45 +97,33 @@ impl Side {
         Ok(())
     }
 
-    /// Sends a datagram of each flow.
-    fn ask(&self, round: u8, number: u8) {
-        for (at, flow) in self.flows.iter().enumerate() {
-            let _ = flow.near.send_to(&payload(at as u16, round, number, false), flow.to);
-        }
+    /// Sends a message of each flow.
+    fn ask(&mut self, round: u8, number: u8) {
+        let flows = self.flows.iter_mut().enumerate();
+        flows.for_each(|(at, flow)| flow.ask((at as u16, round, number, false)));
     }
 
     /// Answers those that have arrived.
-    fn answer(&self, round: u8, number: u8) {
-        for (at, flow) in self.flows.iter().enumerate() {
-            let Some((socket, from)) = flow.came else { continue };
-            let _ = flow.far[socket].send_to(&payload(at as u16, round, number, true), from);
-        }
+    fn answer(&mut self, round: u8, number: u8) {
+        let flows = self.flows.iter_mut().enumerate();
+        flows.for_each(|(at, flow)| flow.answer((at as u16, round, number, true)));
     }
 
     /// Takes what has arrived; whether there was anything.
     fn take(&mut self) -> bool {
-        let (mut bytes, mut is_news) = ([0; 2000], false);
-        let mut came = Vec::new();
-        for flow in &self.flows {
-            while let Ok((length, from)) = flow.near.recv_from(&mut bytes) {
-                came.push((read(&bytes[..length]), from, None));
-            }
-        }
-        for (owner, flow) in self.flows.iter().enumerate() {
-            for (socket, far) in flow.far.iter().enumerate() {
-                while let Ok((length, from)) = far.recv_from(&mut bytes) {
-                    came.push((read(&bytes[..length]), from, Some((owner, socket))));
+        let mut is_news = false;
+        for (owner, flow) in self.flows.iter_mut().enumerate() {
+            let mut taken = Vec::new();
+            flow.take(&mut taken);
+            for one in taken {
+                is_news = true;
+                let (number, round, count, is_answer) = one.message;
+                assert_eq!(owner, usize::from(number), "a message comes to another port");
+                self.arrived.insert((number, round, count, is_answer, one.from.ip()));
+                if one.is_far {
+                    let port = *self.ports.entry((number, one.from.ip())).or_insert(one.from.port());
+                    assert_eq!(port, one.from.port(), "messages of flow {number} come from another port");
                 }
-            }
-        }
-        for ((number, round, count, is_answer), from, at) in came {
-            is_news = true;
-            self.arrived.insert((number, round, count, is_answer, from.ip()));
-            if let Some((owner, socket)) = at {
-                let port = *self.ports.entry((number, from.ip())).or_insert(from.port());
-                assert_eq!(port, from.port(), "datagrams of flow {number} come from another port");
-                assert_eq!(owner, usize::from(number), "a datagram comes to another port");
-                self.flows[owner].came = Some((socket, from));
             }
         }
         is_news
@@ -182,9 +133,9 @@ impl Side {
 /// Datagrams of all flows, and answers, on both sides at once.
 fn exchange(sides: &mut [Side; 2], round: u8) {
     for number in 0..2 {
-        sides.iter().for_each(|side| side.ask(round, number));
+        sides.iter_mut().for_each(|side| side.ask(round, number));
         collect(sides);
-        sides.iter().for_each(|side| side.answer(round, number));
+        sides.iter_mut().for_each(|side| side.answer(round, number));
         collect(sides);
     }
 }
@@ -205,24 +156,23 @@ fn collect(sides: &mut [Side; 2]) {
     }
 }
 
-fn payload(flow: u16, round: u8, number: u8, is_answer: bool) -> Vec<u8> {
-    let [high, low] = flow.to_be_bytes();
-    let mut bytes = vec![high, low, round, number, u8::from(is_answer)];
-    bytes.resize(5 + usize::from(flow % 7) * usize::from(number + 1) * 90, low);
-    bytes
-}
-
-fn read(bytes: &[u8]) -> (u16, u8, u8, bool) {
-    let flow = u16::from_be_bytes([bytes[0], bytes[1]]);
-    let (round, number, is_answer) = (bytes[2], bytes[3], bytes[4] != 0);
-    assert_eq!(bytes, payload(flow, round, number, is_answer), "a datagram was changed");
-    (flow, round, number, is_answer)
+/// Ends connections that have lost something on either side, and all where `is_any`.
+fn end_connections(sides: &mut [Side; 2], is_any: bool) {
+    for at in 0..FLOWS {
+        let is_over = sides.iter().any(|side| side.flows[at].lacks_something());
+        if sides[0].flows[at].is_connection() && (is_any || is_over) {
+            sides.iter_mut().for_each(|side| side.flows[at].end());
+        }
+    }
 }
 
 fn play(sides: &mut [Side; 2], seed: u64) -> Result<()> {
     let mut random = Random(seed);
     let mut rules = Rules::new(&mut random);
+    let is_liberal = if random.one_in(2) { "1" } else { "0" };
     for side in sides.iter_mut() {
+        side.net.r.sysctl("net.netfilter.nf_conntrack_tcp_be_liberal", is_liberal)?;
+        tables::forget_neighbors(&side.net.r)?;
         let none_left = HOSTS.map(|host| format!("ip route del blackhole 10.0.2.{host}; ")).concat() + "true";
         side.net.r.run(["sh", "-c", &none_left])?;
         side.flows.clear();
@@ -234,10 +184,14 @@ fn play(sides: &mut [Side; 2], seed: u64) -> Result<()> {
         }
     }
     let mut texts = Vec::new();
+    let mut change = TableChange::None;
     for phase in 0..2 {
         rules.write()?;
-        texts.push(rules.to_string());
+        texts.push(format!("{rules}\n{change}"));
         sides.iter().try_for_each(|side| side.set_rules(&rules))?;
+        sides.iter().try_for_each(|side| change.apply(&side.net.r, &side.flows))?;
+        // Segments that are sent again may be of another length.
+        end_connections(sides, rules.to_string().contains("meta length"));
         std::thread::sleep(BARRIER);
         (0..2).for_each(|round| exchange(sides, phase * 2 + round));
         let [adopted, kernel] = sides;
@@ -250,11 +204,12 @@ fn play(sides: &mut [Side; 2], seed: u64) -> Result<()> {
             let ends: Vec<_> = flows
                 .iter()
                 .map(|flow| &adopted.flows[usize::from(*flow)])
-                .map(|flow| format!("{:?} -> {}", flow.near.local_addr(), flow.to))
+                .map(|flow| format!("{} {} -> {}", flow.protocol(), flow.source, flow.to))
                 .collect();
             panic!("scenario {seed}, phase {phase}: {differs:?}\n{ends:?}\n{}\n{said}", texts.join("\n\n"));
         }
         rules.change(&mut random);
+        change = TableChange::new(&mut random);
     }
     Ok(())
 }

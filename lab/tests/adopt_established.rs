@@ -134,6 +134,32 @@ fn what_comes_to_a_translated_port_goes_past_and_stops_when_rules_or_translation
 }
 
 #[test]
+fn a_connection_that_was_silent_for_longer_than_its_timeout_is_not_forwarded() {
+    on_the_net("adopt-established-silent", |net| {
+        // A segment in the middle of a connection that is not known is dropped.
+        let rules = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
+             ct state established accept; \
+             iifname eth0 tcp flags & (fin | syn | rst | ack) == syn accept; }; }";
+        net.r.sysctl("net.netfilter.nf_conntrack_tcp_timeout_established", "4")?;
+        let router = adopt(net, "tc", rules)?;
+        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+        let mut tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        // Shorter silences do no harm.
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_secs(2));
+            tcp.exchange(5);
+        }
+        std::thread::sleep(Duration::from_secs(6));
+        tcp.near.write_all(b"x").expect("it is sent");
+        tcp.far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        assert!(tcp.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection has expired");
+        end(router)?;
+        Ok(())
+    });
+}
+
+#[test]
 fn connections_stay_with_the_kernel_unless_the_operator_says_otherwise() {
     on_the_net("adopt-established-unasked", |net| {
         net.r.run(["nft", FIREWALL])?;

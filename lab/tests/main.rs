@@ -5,6 +5,7 @@ mod adopt_bgp;
 mod adopt_differential;
 mod adopt_dry_run;
 mod adopt_established;
+mod adopt_explained;
 mod adopt_gateways;
 mod adopt_handover;
 mod adopt_multi_buffer;

@@ -1,12 +1,12 @@
 //! Packets as people write them: `10.1.2.3:1234 > 8.8.8.8:53 udp ttl 9`.
 use crate::hex::from_hex;
-use artery_wire::EtherAddr;
 use artery_wire::build::{Ether, Frame, ether, ip4, ip6};
+use artery_wire::{EtherAddr, TcpFlags};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// How packets are written, for messages.
-const FLOW: &str =
-    "ADDRESS[:PORT] > ADDRESS[:PORT] [udp|tcp|icmp|proto N] [ttl N] [len N] [df] [to ETHER], or frame HEX";
+const FLOW: &str = "ADDRESS[:PORT] > ADDRESS[:PORT] [udp|tcp|icmp|proto N] [syn] [ack] [fin] [rst] [ttl N] \
+                    [len N] [df] [to ETHER], or frame HEX";
 
 /// The error about an invalid text: where, what, and the remedy.
 type ParseError = String;
@@ -25,6 +25,8 @@ pub enum PacketSpec {
 pub struct FlowSpec {
     ends: AddressPair,
     upper: UpperLayer,
+    /// The flags of TCP, if any are given.
+    flags: Option<TcpFlags>,
     ttl: u8,
     /// Bytes from the IP header on, if given.
     len: Option<u16>,
@@ -53,6 +55,7 @@ type FlowEndpoint = (IpAddr, Option<u16>);
 /// The options of a description, if given.
 struct PacketOptions {
     protocol: Option<(String, u8)>,
+    flags: Option<TcpFlags>,
     ttl: u8,
     len: Option<u16>,
     dont_fragment: bool,
@@ -78,11 +81,14 @@ pub fn parse_packet(text: &str) -> Result<PacketSpec, ParseError> {
     let options = parse_options(words)?;
     let ends = pair_addresses(source.0, destination.0)?;
     let upper = upper_layer(source.1.zip(destination.1), (source.1.or(destination.1)).is_some(), &options)?;
-    let PacketOptions { ttl, len, dont_fragment, to, .. } = options;
+    let PacketOptions { flags, ttl, len, dont_fragment, to, .. } = options;
+    if flags.is_some() && !matches!(upper, UpperLayer::Tcp(..)) {
+        return Err("syn, ack, fin, rst: only TCP has them; say tcp, too".into());
+    }
     if dont_fragment && matches!(ends, AddressPair::V6(..)) {
         return Err("df: no router cuts IPv6 packets in any case; leave it out".into());
     }
-    Ok(PacketSpec::Flow(FlowSpec { ends, upper, ttl, len, dont_fragment, to }))
+    Ok(PacketSpec::Flow(FlowSpec { ends, upper, flags, ttl, len, dont_fragment, to }))
 }
 
 /// `192.0.2.1`, `192.0.2.1:53`, `2001:db8::1` or `[2001:db8::1]:53`.
@@ -109,7 +115,8 @@ fn pair_addresses(source: IpAddr, destination: IpAddr) -> Result<AddressPair, Pa
 }
 
 fn parse_options<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<PacketOptions, ParseError> {
-    let mut options = PacketOptions { protocol: None, ttl: 64, len: None, dont_fragment: false, to: None };
+    let mut options =
+        PacketOptions { protocol: None, flags: None, ttl: 64, len: None, dont_fragment: false, to: None };
     while let Some(word) = words.next() {
         let mut value =
             || words.next().ok_or_else(|| format!("'{word}' is the last word; its value is missing"));
@@ -117,6 +124,10 @@ fn parse_options<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<PacketO
             "udp" => options.protocol = Some((word.into(), 17)),
             "tcp" => options.protocol = Some((word.into(), 6)),
             "icmp" | "icmp6" | "icmpv6" => options.protocol = Some((word.into(), 1)),
+            "syn" => options.add_flag(TcpFlags::SYN),
+            "ack" => options.add_flag(TcpFlags::ACK),
+            "fin" => options.add_flag(TcpFlags::FIN),
+            "rst" => options.add_flag(TcpFlags::RST),
             "proto" => options.protocol = Some((word.into(), parse_number(word, value()?)?)),
             "ttl" | "hlim" => options.ttl = parse_number(word, value()?)?,
             "len" => options.len = Some(parse_number(word, value()?)?),
@@ -126,6 +137,12 @@ fn parse_options<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<PacketO
         }
     }
     Ok(options)
+}
+
+impl PacketOptions {
+    fn add_flag(&mut self, flag: TcpFlags) {
+        self.flags = Some(self.flags.unwrap_or_default() | flag);
+    }
 }
 
 fn parse_number<T: std::str::FromStr>(word: &str, value: &str) -> Result<T, ParseError> {
@@ -163,6 +180,11 @@ fn parse_hex(text: &str) -> Result<Vec<u8>, ParseError> {
 }
 
 impl FlowSpec {
+    /// The same, with these flags of TCP if none are given; otherwise it is a SYN then.
+    pub fn with_default_flags(self, flags: TcpFlags) -> FlowSpec {
+        FlowSpec { flags: self.flags.or(Some(flags)), ..self }
+    }
+
     /// The frame to this MAC address, or to the broadcast or group address if the destination requires that.
     pub fn build_frame(&self, station: EtherAddr, from: EtherAddr) -> Result<Vec<u8>, ParseError> {
         let to = self.to.unwrap_or_else(|| self.ends.destination_mac(station));
@@ -182,18 +204,20 @@ impl FlowSpec {
             AddressPair::V4(source, destination) => {
                 let packet = ip4().src(source).dst(destination).ttl(self.ttl);
                 let packet = if self.dont_fragment { packet.dont_fragment() } else { packet };
+                let flags = self.flags.unwrap_or(TcpFlags::SYN);
                 link.ip4(match self.upper {
                     UpperLayer::Udp(from, to) => packet.udp(from, to).payload(payload),
-                    UpperLayer::Tcp(from, to) => packet.tcp(from, to).payload(payload),
+                    UpperLayer::Tcp(from, to) => packet.tcp(from, to).flags(flags).payload(payload),
                     UpperLayer::Echo => packet.icmp_echo(1, 1).payload(payload),
                     UpperLayer::Protocol(number) => packet.raw(number, payload),
                 })
             }
             AddressPair::V6(source, destination) => {
                 let packet = ip6().src(source).dst(destination).hop_limit(self.ttl);
+                let flags = self.flags.unwrap_or(TcpFlags::SYN);
                 link.ip6(match self.upper {
                     UpperLayer::Udp(from, to) => packet.udp(from, to).payload(payload),
-                    UpperLayer::Tcp(from, to) => packet.tcp(from, to).payload(payload),
+                    UpperLayer::Tcp(from, to) => packet.tcp(from, to).flags(flags).payload(payload),
                     UpperLayer::Echo => packet.icmp_echo(1, 1).payload(payload),
                     UpperLayer::Protocol(number) => packet.raw(number, payload),
                 })
@@ -257,6 +281,16 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_has_the_flags_that_were_said_or_a_syn() {
+        let flags = |text: &str| frame(text)[14 + 20 + 13];
+        assert_eq!(flags("10.0.0.1:1 > 10.0.0.2:2 tcp"), TcpFlags::SYN.0);
+        assert_eq!(flags("10.0.0.1:1 > 10.0.0.2:2 tcp fin ack"), (TcpFlags::FIN | TcpFlags::ACK).0);
+        let PacketSpec::Flow(flow) = parse_packet("10.0.0.1:1 > 10.0.0.2:2 tcp").unwrap() else { panic!() };
+        let bytes = flow.with_default_flags(TcpFlags::ACK).build_frame(STATION, STATION).unwrap();
+        assert_eq!(bytes[14 + 20 + 13], TcpFlags::ACK.0);
+    }
+
+    #[test]
     fn groups_and_all_are_reached_by_frames_to_them() {
         for (text, to) in [
             ("10.0.0.9 > 255.255.255.255 icmp", "ff:ff:ff:ff:ff:ff"),
@@ -300,6 +334,7 @@ mod tests {
                 "len 20: shorter than the headers of such a packet; take 28 or more",
             ),
             ("10.0.0.1 > 10.0.0.2 len 70000", "len 70000: not a number from 0 to 65535"),
+            ("10.0.0.1:1 > 10.0.0.2:2 udp syn", "syn, ack, fin, rst: only TCP has them"),
             ("2001:db8::1 > 2001:db8::2 df", "df: no router cuts IPv6 packets"),
             ("10.0.0.1 > 10.0.0.2 to me", "to me: no Ethernet address; write it as "),
         ] {

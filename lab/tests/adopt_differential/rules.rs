@@ -58,11 +58,13 @@ impl Rules {
             forward.push(random.of(&["iifname eth0 accept", "udp dport < 1200 accept", "accept"]).to_owned());
         }
         let mut nat = Vec::new();
-        match random.below(5) {
+        match random.below(6) {
             0 => nat.push("add rule ip n out oifname eth1 masquerade".to_owned()),
             1 => nat.push("add rule ip n out oifname eth1 ip saddr 10.0.1.10 snat to 10.0.2.77".to_owned()),
             2 => nat
                 .push("add rule ip n in udp dport 1024-1100 ip daddr 10.0.2.10 dnat to 10.0.2.11".to_owned()),
+            3 => nat
+                .push("add rule ip n in tcp dport 1024-1100 ip daddr 10.0.2.11 dnat to 10.0.2.12".to_owned()),
             _ => {}
         }
         Rules {
@@ -161,17 +163,20 @@ fn rule(random: &mut Random, may_jump: bool) -> String {
 /// Whether nft takes two conditions in one rule: none is about another family or protocol.
 fn agree(one: &str, other: &str) -> bool {
     let about = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
-    let is_about = |words: [&[&str]; 2]| {
-        let [first, second] = words;
+    let is_about = |first: &[&str], second: &[&str]| {
         about(one, first) && about(other, second) || about(one, second) && about(other, first)
     };
-    !is_about([&["ip ", "ipv4"], &["ip6 ", "ipv6"]]) && !is_about([&["udp "], &["tcp"]])
+    let (udp, tcp, echoes) = (&["udp "], &["tcp"], &["icmp"]);
+    !is_about(&["ip ", "ipv4", "icmp "], &["ip6 ", "ipv6", "icmpv6"])
+        && !is_about(udp, tcp)
+        && !is_about(udp, echoes)
+        && !is_about(tcp, echoes)
 }
 
 fn condition(random: &mut Random) -> String {
     let host = |random: &mut Random, network: u8| format!("10.0.{network}.{}", random.of(&HOSTS));
     let port = |random: &mut Random| 1024 + random.below(80) * 3;
-    match random.below(16) {
+    match random.below(20) {
         0 => format!("ip saddr {}", host(random, 1)),
         1 => format!("ip daddr {}", host(random, 2)),
         2 => format!("ip saddr {{ {}, {} }}", host(random, 1), host(random, 2)),
@@ -194,6 +199,16 @@ fn condition(random: &mut Random) -> String {
         12 => random.of(&["meta nfproto ipv4", "meta nfproto ipv6", "meta l4proto tcp"]).to_owned(),
         13 => format!("meta length {}-{}", random.below(300), 300 + random.below(600)),
         14 => format!("ct original ip daddr {}", host(random, 2)),
+        15 => format!("tcp dport {}-{}", port(random), port(random) + 300),
+        16 => random
+            .of(&["icmp type echo-request", "icmp type echo-reply", "icmpv6 type echo-reply"])
+            .to_owned(),
+        17 => random.of(&["ct mark 7", "ct mark != 7", "ct mark 0"]).to_owned(),
+        18 => format!(
+            "ip6 saddr {{ 2001:db8:1::{:x}, 2001:db8:2::{:x} }}",
+            random.of(&HOSTS),
+            random.of(&HOSTS)
+        ),
         _ => random.of(&["tcp flags syn", "ip ttl > 60", "meta mark 7", "udp length > 100"]).to_owned(),
     }
 }

@@ -6,10 +6,15 @@
 //! for the old one. Only connections that began while this listened have events; others stay with the kernel.
 //! What is not here: which rules allow it (`blockers`), and how packets are found and changed
 //! (`fast::flows`).
+mod ended;
+mod explain;
 mod judgement;
+mod keeper;
 mod message;
 mod timeouts;
 mod tracker;
 
+pub(crate) use explain::ExplainedConnection;
+pub use keeper::ConnectionKeeper;
 pub(crate) use tracker::FamilyConsent;
 pub use tracker::{ConnectionStatus, ConnectionTracker};

@@ -30,7 +30,7 @@ pub use capture::{CaptureVerdict, Captured};
 pub use decide::{ForwardDecision, ForwardingTables, decide_frame, decide_multi_buffer};
 pub(crate) use error::is_shortage;
 pub use error::{Error, Refusal};
-pub use flows::{FlowAction, FlowKey, FlowNote, FlowTable, Translation};
+pub use flows::{FlowAction, FlowKeeper, FlowKey, FlowNote, FlowTable, Translation};
 pub use layout::{Flags, Hop, PortRecord, Reason, Withheld};
 pub use memory::{Counters, Deliveries, Memory, NoMemory, PortCounters};
 pub use mode::Mode;

@@ -19,7 +19,7 @@ mod pace;
 pub mod policy;
 mod session;
 
-pub use connections::{ConnectionStatus, ConnectionTracker};
+pub use connections::{ConnectionKeeper, ConnectionStatus, ConnectionTracker};
 pub use drivers::MOST_MTU_OF_A_BUFFER;
 pub use pace::{Lag, TurnTimes};
-pub use session::{DeadPath, Error, Established, Session, SessionNews, Shortage};
+pub use session::{DeadPath, Error, Established, ExplainedStep, Explanation, Session, SessionNews, Shortage};

@@ -7,6 +7,7 @@
 //! understood. What is not here: which connections there are (`connections`), and rules that change how they
 //! are tracked (`blockers::tracking`).
 mod evaluate;
+mod explain;
 mod iptables;
 mod nftables;
 mod packet;
@@ -35,8 +36,9 @@ const TRANSLATION: [(Hook, i32); 2] = [(Hook::Prerouting, -100), (Hook::Postrout
 /// Bits of a connection's status that do not change once it is established: expected, answered, confirmed,
 /// and whether addresses are translated.
 const LASTING: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5;
+const SEEN_REPLY: u32 = 1 << 1;
 /// Answered and confirmed.
-const ESTABLISHED: u32 = 1 << 1 | 1 << 3;
+const ESTABLISHED: u32 = SEEN_REPLY | 1 << 3;
 /// Most obstacles that are told apart in a report.
 const MOST_REPORTED: usize = 16;
 

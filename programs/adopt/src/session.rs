@@ -1,10 +1,12 @@
 //! Adopted interfaces: the mirror, the accelerator and the blockers working together.
 mod error;
 mod established;
+mod explain;
 mod news;
 
 pub use error::Error;
 pub use established::Established;
+pub use explain::{ExplainedStep, Explanation};
 pub use news::{DeadPath, SessionNews, Shortage};
 
 use crate::blockers::{self, Blocker, BlockerWatch, OwnHook, Port};

@@ -1,6 +1,7 @@
 //! `artery adopt`: what of the kernel's forwarding could be taken over, and what can't and why.
 mod capture;
 mod choice;
+mod explain;
 mod facts;
 mod graph;
 mod kept;
@@ -16,7 +17,7 @@ pub(crate) use choice::Choice;
 pub(crate) use facts::{Facts, MultiBuffer};
 #[cfg(test)]
 pub(crate) use status::example;
-pub(crate) use status::{PortStatus, Status, Tables};
+pub(crate) use status::{Connections, PortStatus, Status, Tables};
 
 use crate::metrics::MetricsAddress;
 use crate::options::ControlOptions;

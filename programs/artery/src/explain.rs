@@ -2,9 +2,11 @@
 mod filter;
 mod service;
 
+use crate::control_socket::Client;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::options::values::port;
 use crate::output::print_stdout;
+use anyhow::Context as _;
 use clap::Args;
 use filter::FilteredPacket;
 use serde_json::Value;
@@ -15,12 +17,16 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery explain \"10.1.2.3:1234 > 8.8.8.8:53 udp\" --in eth1
   artery explain \"10.1.2.3 > 10.0.2.9 icmp ttl 1 len 1500 df\" --in eth1
   artery explain \"10.0.1.1 > 10.0.2.9\" --in host
+  artery explain --adopt \"10.0.1.2:1234 > 10.0.2.2:80 tcp\" --in eth0
 
-A packet is ADDRESS[:PORT] > ADDRESS[:PORT], then 'udp', 'tcp', 'icmp' or 'proto N', 'ttl N', 'len N' and
-'df', as far as it matters; or 'frame' and its bytes in hexadecimal. Each line is a step on its way; the last
-one says what becomes of it, in the words of 'artery show drops'. Of a packet for a service it says which
-member gets it, and of a packet filter around the router (--pf) which rule or state decides, where the packet
-comes in and where it leaves. Nothing is sent, counted or changed.";
+A packet is ADDRESS[:PORT] > ADDRESS[:PORT], then 'udp', 'tcp', 'icmp' or 'proto N', flags of TCP ('syn',
+'ack', 'fin', 'rst'), 'ttl N', 'len N' and 'df', as far as it matters; or 'frame' and its bytes in
+hexadecimal. Each line is a step on its way; the last one says what becomes of it, in the words of 'artery
+show drops'. Of a packet for a service it says which member gets it, and of a packet filter around the router
+(--pf) which rule or state decides, where the packet comes in and where it leaves. With --adopt a running
+'artery adopt' says whether its programs forward the packet, what stands in the way, what connection tracking
+knows of it, and what the kernel's routes and rules do with it; TCP without flags is an 'ack' there, and
+otherwise a 'syn'. Nothing is sent, counted or changed.";
 
 #[derive(Args)]
 pub(crate) struct ExplainOptions {
@@ -32,16 +38,29 @@ pub(crate) struct ExplainOptions {
     /// The port that it comes by, or 'host'
     #[arg(long = "in", value_name = "PORT", value_parser = port)]
     came_by: String,
+    /// Ask a running 'artery adopt' instead of a router
+    #[arg(long, conflicts_with = "element")]
+    adopt: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn command(options: &ExplainOptions) -> anyhow::Result<u8> {
-    let mut router = IpRouter::find(&options.router)?;
-    let document = explain(&mut router, &options.came_by, &options.packet.join(" "))?;
+    let packet = options.packet.join(" ");
+    let document = match options.adopt {
+        true => explain_adopted(options, &packet)?,
+        false => explain(&mut IpRouter::find(&options.router)?, &options.came_by, &packet)?,
+    };
     let text = if options.json { format!("{document:#}\n") } else { explained(&document) };
     print_stdout(&text).map(|()| 0)
+}
+
+/// The document of a running `artery adopt` about a packet.
+fn explain_adopted(options: &ExplainOptions, packet: &str) -> anyhow::Result<Value> {
+    let mut client = Client::connect(&options.router.reach)?;
+    let answer = client.query("explain", &format!("{} {packet}", options.came_by))?;
+    serde_json::from_str(&answer).context("what it says makes no sense: is it of another version?")
 }
 
 /// The router's document about a packet, with the steps of services and packet filters around it.

@@ -1,4 +1,5 @@
 //! `artery show`: the state of a running router, as tables or as JSON.
+mod adopt;
 mod bfd;
 mod fpm;
 mod host_ports;
@@ -7,6 +8,7 @@ mod security;
 pub(crate) mod table;
 mod tables;
 
+pub(crate) use adopt::connections;
 pub(crate) use routes::{RoutesOptions, show as show_routes};
 pub(crate) use tables::lasting;
 
@@ -26,6 +28,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery show neighbors --dev eth1
   artery show bfd                        sessions with the gateways of --bfd
   artery show drops                      why packets ended, the most frequent reason first
+  artery show adopt                      what a running 'artery adopt' forwards, and what not and why
 
 JSON has a 'schema_version'; as long as it is the same, keys stay what they are, and others may come. Without
 -u and -p the router is the one at $ARTERY_SOCKET, or else at /run/artery.sock.";
@@ -70,6 +73,9 @@ enum What {
     /// What the router's processes may do: capabilities, system calls, files
     #[command(after_long_help = "Example:\n  artery show security")]
     Security(ElementsOptions),
+    /// Which packets and connections 'artery adopt' forwards past the kernel, and why it leaves others to it
+    #[command(after_long_help = "Example:\n  artery show adopt --json")]
+    Adopt(adopt::AdoptedOptions),
     /// The elements of the configuration
     #[command(after_long_help = "Example:\n  artery show elements")]
     Elements(ElementsOptions),
@@ -135,6 +141,7 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
         What::Bfd(options) => bfd::show(options),
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
         What::Config(options) => print_stdout(&running_configuration(&options.reach)?).map(|()| 0),
+        What::Adopt(options) => adopt::show(options),
         What::Elements(options) => show_elements(options),
         What::Security(options) => show_security(options),
     }

@@ -1,5 +1,6 @@
 //! Whether rules let all packets of a connection through that would be forwarded past them, and at which
 //! ports.
+use super::keeper::ConnectionKeeper;
 use super::message::{Entry, TCP};
 use crate::policy::{ConnectionView, Interface, Policy};
 use std::collections::HashMap;
@@ -27,6 +28,15 @@ pub(super) enum Refusal {
     /// The kernel would drop, or not translate, segments that are out of window, and it does not see windows
     /// of packets that go past it.
     Windows,
+}
+
+impl Refusal {
+    pub(super) fn keeper(self) -> ConnectionKeeper {
+        match self {
+            Refusal::Rule => ConnectionKeeper::Rule,
+            Refusal::Windows => ConnectionKeeper::Window,
+        }
+    }
 }
 
 /// What rules say of both directions.

@@ -1,4 +1,5 @@
 //! Messages of ctnetlink: what an entry of connection tracking is, and changes of one.
+use super::keeper::ConnectionKeeper;
 use crate::blockers::netlink::{self, Attributes, encode_attribute as attribute};
 use crate::fast::{FlowKey, Translation};
 use crate::kernel::Family;
@@ -82,6 +83,8 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TcpState {
     is_established: bool,
+    /// It is in a state that comes behind that.
+    is_closing: bool,
     is_liberal: bool,
 }
 
@@ -100,10 +103,21 @@ impl Entry {
     /// Whether the kernel lets its packets through as those of an established connection, and does nothing
     /// else with them than to translate addresses and ports.
     pub(super) fn is_established(&self) -> bool {
+        self.keeper().is_none()
+    }
+
+    /// What about it keeps its packets in the kernel.
+    pub(super) fn keeper(&self) -> Option<ConnectionKeeper> {
         let is_confirmed = self.status & (CONFIRMED | SEEN_REPLY) == CONFIRMED | SEEN_REPLY;
         let is_plain = self.status & UNUSUAL == 0 && !self.is_unusual;
         let is_far = self.protocol() != TCP || self.tcp.is_some_and(|tcp| tcp.is_established);
-        is_confirmed && is_plain && is_far
+        let is_closing = self.protocol() == TCP && self.tcp.is_some_and(|tcp| tcp.is_closing);
+        match (is_plain, is_confirmed && is_far) {
+            (false, _) => Some(ConnectionKeeper::Unusual),
+            (true, false) if is_closing => Some(ConnectionKeeper::Closing),
+            (true, false) => Some(ConnectionKeeper::Opening),
+            (true, true) => None,
+        }
     }
 
     /// Whether the kernel lets segments through that are out of the window that it knows.
@@ -205,12 +219,14 @@ fn translation(arrives: &FlowKey, opposite: &FlowKey) -> Option<NewKey> {
     (!is_same).then_some(new)
 }
 
-/// Reads the messages of a datagram.
-pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<Event>> {
+/// Reads the messages of a datagram, each with whether it is about an entry that is new.
+pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<(Event, bool)>> {
+    /// `NLM_F_CREATE`.
+    const CREATED: u16 = 0x400;
     netlink::read(bytes)?
         .into_messages()
         .iter()
-        .map(|message| read_event(message.kind, &message.body))
+        .map(|message| Ok((read_event(message.kind, &message.body)?, message.flags & CREATED != 0)))
         .collect()
 }
 
@@ -258,6 +274,7 @@ fn read_tcp(tcp: &Attributes<'_>) -> TcpState {
     let is_liberal = |kind: &u16| first(*kind).is_some_and(|flags| flags & LIBERAL != 0);
     TcpState {
         is_established: first(TCP_STATE) == Some(TCP_ESTABLISHED),
+        is_closing: first(TCP_STATE).is_some_and(|state| state > TCP_ESTABLISHED),
         is_liberal: TCP_FLAGS.iter().all(is_liberal),
     }
 }

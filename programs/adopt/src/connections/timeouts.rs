@@ -8,6 +8,8 @@ pub(super) struct Timeouts {
     pub(super) tcp: u32,
     /// Of TCP with data that nobody acknowledges.
     pub(super) tcp_unacknowledged: u32,
+    /// Of TCP with data that were sent again.
+    tcp_retransmitted: u32,
     udp: u32,
     udp_stream: u32,
     icmp: u32,
@@ -24,6 +26,7 @@ impl Timeouts {
         Timeouts {
             tcp: number("tcp_timeout_established", 432_000),
             tcp_unacknowledged: number("tcp_timeout_unacknowledged", 300),
+            tcp_retransmitted: number("tcp_timeout_max_retrans", 300),
             udp: number("udp_timeout", 30),
             udp_stream: number("udp_timeout_stream", 120),
             icmp: number("icmp_timeout", 30),
@@ -31,12 +34,15 @@ impl Timeouts {
         }
     }
 
-    /// After how many ticks a packet of a connection is to renew its entry; 0 for TCP, whose entries are
-    /// renewed otherwise: what the kernel knows of its window is old, so that it would choose a timeout for
-    /// data that wait for an acknowledgment.
+    /// After how many ticks a packet of a connection is to renew its entry; of TCP only one that comes as
+    /// long after the last one. Entries of TCP are renewed otherwise: what the kernel knows of its window is
+    /// old, so that it would choose a timeout for data that wait for an acknowledgment. But after a long
+    /// silence an entry may have expired, which the kernel's event tells only when it removes it, up to
+    /// minutes later.
     pub(super) fn interval(&self, entry: &Entry, ticks_of_a_second: u64) -> u32 {
         let seconds = match (entry.protocol(), entry.family) {
-            (TCP, _) => return 0,
+            // In quarters, below: three of them.
+            (TCP, _) => self.tcp.min(self.tcp_unacknowledged).min(self.tcp_retransmitted).saturating_mul(3),
             (UDP, _) if entry.is_assured() => self.udp_stream,
             (UDP, _) => self.udp,
             (_, Family::V4) => self.icmp,

@@ -1,9 +1,11 @@
 //! Keeps the programs' flows as the kernel has its connections.
-use super::judgement::{Egresses, Judge, Judged, PortBounds, Refusal};
+use super::ended::EndedEntries;
+use super::judgement::{Egresses, Judge, Judged, PortBounds};
+use super::keeper::ConnectionKeeper;
 use super::message::{Entry, Event, GET, TCP, read, read_event};
 use super::timeouts::{Timeouts, Traffic};
-use crate::blockers::netlink;
-use crate::fast::{Accelerator, FlowAction, FlowKey};
+use crate::blockers::{netlink, setting};
+use crate::fast::{Accelerator, FlowAction, FlowKeeper, FlowKey};
 use crate::kernel::Family;
 use crate::policy::{Interface, Policy};
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -52,10 +54,10 @@ pub struct ConnectionStatus {
     pub known: usize,
     /// Of those, the ones that are forwarded past the user's rules.
     pub forwarded: usize,
-    /// Of those that are established, the ones that a rule stands in the way of, or may.
-    pub kept_by_rules: usize,
-    /// The same of connections of TCP whose windows the kernel would have to follow.
-    pub kept_by_windows: usize,
+    /// Of those, the ones that stay with the kernel, by [`ConnectionKeeper`].
+    pub kept: [usize; ConnectionKeeper::ALL.len()],
+    /// All entries of the kernel, also those that were not heard of, if that can be read.
+    pub tracked: Option<usize>,
     /// How often events were lost, and all connections left to the kernel until a dump was read.
     pub overruns: u64,
 }
@@ -65,13 +67,16 @@ pub struct ConnectionStatus {
 pub struct ConnectionTracker {
     events: Socket,
     commands: Socket,
-    known: HashMap<u32, Known>,
+    pub(super) known: HashMap<u32, Known>,
     /// Those that are established and not forwarded.
     pending: HashSet<u32>,
-    consent: [FamilyConsent; 2],
+    /// Those that rules or windows keep, whose packets are not counted by that yet.
+    uncounted: HashSet<u32>,
+    pub(super) consent: [FamilyConsent; 2],
     judge: Judge,
     /// Those that are forwarded at certain ports alone.
     bound: HashSet<u32>,
+    ended: EndedEntries,
     timeouts: Timeouts,
     ticks_of_a_second: u64,
     /// Entries of TCP that are to be looked at for renewal.
@@ -85,9 +90,11 @@ pub struct ConnectionTracker {
 }
 
 #[derive(Debug)]
-struct Known {
-    entry: Entry,
+pub(super) struct Known {
+    pub(super) entry: Entry,
     flows: Option<Flows>,
+    /// What keeps it in the kernel, unless it is forwarded.
+    pub(super) kept_by: Option<ConnectionKeeper>,
     has_asked: bool,
     /// A packet was seen that may close it.
     is_closing: bool,
@@ -98,13 +105,14 @@ struct Known {
     judged: Option<Judged>,
 }
 
-type Flows = [(FlowKey, FlowAction); 2];
-
-/// Why a direction of a connection is the kernel's.
-enum NotForwarded {
-    Wait,
-    Leave,
+impl Known {
+    /// Whether its packets are forwarded past rules.
+    pub(super) fn is_forwarded(&self) -> bool {
+        self.flows.is_some() && self.kept_by.is_none()
+    }
 }
+
+type Flows = [(FlowKey, FlowAction); 2];
 
 /// The next step for a connection.
 enum Plan {
@@ -112,8 +120,8 @@ enum Plan {
     /// The kernel must first let segments out of window through.
     RequestLiberal,
     /// Routes or neighbors are missing: it is looked at again each second.
-    Wait,
-    Leave,
+    Wait(ConnectionKeeper),
+    Leave(ConnectionKeeper),
 }
 
 impl ConnectionTracker {
@@ -135,9 +143,11 @@ impl ConnectionTracker {
             commands,
             known: HashMap::new(),
             pending: HashSet::new(),
+            uncounted: HashSet::new(),
             consent: [FamilyConsent::default(); 2],
             judge: Judge::default(),
             bound: HashSet::new(),
+            ended: EndedEntries::default(),
             timeouts: Timeouts::read(),
             ticks_of_a_second: 0,
             renewals: Vec::new(),
@@ -151,15 +161,14 @@ impl ConnectionTracker {
 
     /// Counts of now; overruns since the start.
     pub fn status(&self) -> ConnectionStatus {
-        let kept = |why: Refusal| {
-            let is_kept = |known: &&Known| known.judged.is_some_and(|judged| judged.judgement == Err(why));
-            self.known.values().filter(is_kept).count()
-        };
+        let mut kept = [0; ConnectionKeeper::ALL.len()];
+        self.known.values().filter_map(|known| known.kept_by).for_each(|by| kept[by as usize] += 1);
+        let tracked = setting("netfilter/nf_conntrack_count").ok().flatten();
         ConnectionStatus {
             known: self.known.len(),
             forwarded: self.forwarded,
-            kept_by_rules: kept(Refusal::Rule),
-            kept_by_windows: kept(Refusal::Windows),
+            kept,
+            tracked: tracked.and_then(|tracked| usize::try_from(tracked).ok()),
             overruns: self.overruns,
         }
     }
@@ -212,12 +221,14 @@ impl ConnectionTracker {
         let has_more = self.read_events(accelerator)?;
         if now.saturating_duration_since(self.reviewed) >= REVIEW {
             self.reviewed = now;
+            self.ended.begin_turn();
             self.begin_reviews(accelerator)?;
+            self.count_kept(accelerator);
         }
         let interval = RENEWAL.min(Duration::from_secs(u64::from(self.timeouts.tcp)) / 4).max(REVIEW);
         if self.renewals.is_empty() && now.saturating_duration_since(self.renewed) >= interval {
             self.renewed = now;
-            let is_tcp = |known: &Known| known.flows.is_some() && known.entry.protocol() == TCP;
+            let is_tcp = |known: &Known| known.is_forwarded() && known.entry.protocol() == TCP;
             self.renewals = self.known.iter().filter(|(_, known)| is_tcp(known)).map(|(id, _)| *id).collect();
         }
         self.renew_some(accelerator);
@@ -248,6 +259,29 @@ impl ConnectionTracker {
         Ok(())
     }
 
+    /// Has packets of connections counted by what keeps them. Short ones end before that is due.
+    fn count_kept(&mut self, accelerator: &mut Accelerator) {
+        let Some(table) = accelerator.flows_mut() else { return };
+        let some: Vec<u32> = self.uncounted.iter().take(REVIEWS_AT_ONCE).copied().collect();
+        for id in some {
+            self.uncounted.remove(&id);
+            let Some(known) = self.known.get_mut(&id).filter(|known| known.flows.is_none()) else { continue };
+            let kept_by = match known.kept_by {
+                Some(ConnectionKeeper::Rule) => FlowKeeper::Rule,
+                Some(ConnectionKeeper::Window) => FlowKeeper::Window,
+                _ => continue,
+            };
+            let flows = known.entry.directions().map(|direction| {
+                (direction.arrives, FlowAction { kept_by: Some(kept_by), ..FlowAction::default() })
+            });
+            if flows.iter().all(|(key, _)| table.insert_kept(*key, kept_by)) {
+                known.flows = Some(flows);
+            } else {
+                flows.iter().for_each(|(key, _)| table.remove(key));
+            }
+        }
+    }
+
     /// Reads what waits; says whether there may be more.
     fn read_events(&mut self, accelerator: &mut Accelerator) -> io::Result<bool> {
         let mut buffer = vec![0; 1 << 14];
@@ -262,7 +296,9 @@ impl ConnectionTracker {
                 },
             };
             match read {
-                Ok(events) => events.into_iter().for_each(|event| self.apply(event, accelerator)),
+                Ok(events) => {
+                    events.into_iter().for_each(|(event, is_new)| self.follow(event, is_new, accelerator))
+                }
                 Err(_) => {
                     self.recover(accelerator)?;
                     // The rest of the process has its turn before events may be lost once more.
@@ -273,12 +309,24 @@ impl ConnectionTracker {
         Ok(true)
     }
 
+    /// Applies an event, unless it comes too late to be true.
+    fn follow(&mut self, event: Event, is_new: bool, accelerator: &mut Accelerator) {
+        match &event {
+            Event::Gone(id) => self.ended.insert(*id),
+            Event::There(entry) if is_new => self.ended.remove(entry.id),
+            Event::There(entry) if self.ended.contains(entry.id) => return,
+            _ => {}
+        }
+        self.apply(event, accelerator);
+    }
+
     fn apply(&mut self, event: Event, accelerator: &mut Accelerator) {
         match event {
             Event::Gone(id) => {
                 self.leave(id, accelerator);
                 self.known.remove(&id);
                 self.pending.remove(&id);
+                self.uncounted.remove(&id);
                 self.bound.remove(&id);
             }
             Event::There(entry) => {
@@ -303,6 +351,7 @@ impl ConnectionTracker {
             let known = Known {
                 entry,
                 flows: None,
+                kept_by: Some(ConnectionKeeper::Opening),
                 has_asked: false,
                 is_closing: false,
                 traffic: Traffic::default(),
@@ -321,6 +370,7 @@ impl ConnectionTracker {
         known.iter().for_each(|id| self.leave(*id, accelerator));
         self.known.clear();
         self.pending.clear();
+        self.uncounted.clear();
         self.bound.clear();
         // Events of before tell nothing new, and those that come from now on are about what is read then.
         let mut start = [0; 64];
@@ -357,59 +407,85 @@ impl ConnectionTracker {
                 };
                 self.forward(id, flows, accelerator);
             }
-            plan => {
-                self.bound.remove(&id);
-                self.leave(id, accelerator);
-                let is_leave = matches!(plan, Plan::Leave);
-                if is_leave {
-                    self.pending.remove(&id)
-                } else {
-                    self.pending.insert(id)
-                };
-                if matches!(plan, Plan::RequestLiberal) {
-                    self.request_liberal(id);
-                }
+            Plan::Leave(why) => {
+                self.pending.remove(&id);
+                self.keep(id, why, accelerator);
             }
+            Plan::Wait(why) => {
+                self.pending.insert(id);
+                self.keep(id, why, accelerator);
+            }
+            Plan::RequestLiberal => {
+                self.pending.insert(id);
+                self.keep(id, ConnectionKeeper::Pending, accelerator);
+                self.request_liberal(id);
+            }
+        }
+    }
+
+    fn keep(&mut self, id: u32, why: ConnectionKeeper, accelerator: &mut Accelerator) {
+        self.bound.remove(&id);
+        let Some(known) = self.known.get_mut(&id) else { return };
+        let is_counted = known.flows.is_some() && known.kept_by == Some(why);
+        if is_counted {
+            return;
+        }
+        self.leave(id, accelerator);
+        let Some(known) = self.known.get_mut(&id) else { return };
+        known.kept_by = Some(why);
+        if matches!(why, ConnectionKeeper::Rule | ConnectionKeeper::Window) {
+            self.uncounted.insert(id);
         }
     }
 
     fn plan(&self, known: &Known, egresses: Egresses, accelerator: &Accelerator) -> Plan {
         let entry = &known.entry;
         let consent = self.consent_of(entry);
-        if !entry.is_established() || known.is_closing {
-            return Plan::Leave;
+        if let Some(why) = entry.keeper() {
+            return Plan::Leave(why);
+        }
+        if known.is_closing {
+            return Plan::Leave(ConnectionKeeper::Closing);
         }
         let directions = entry.directions();
         let is_local = directions.iter().any(|direction| accelerator.is_own(direction.destination));
         let is_translatable = consent.translates && entry.family == Family::V4;
-        if !consent.is_given || is_local || entry.is_translated() && !is_translatable {
-            return Plan::Leave;
+        if is_local {
+            return Plan::Leave(ConnectionKeeper::Local);
+        }
+        if !consent.is_given {
+            return Plan::Leave(ConnectionKeeper::Policy);
+        }
+        if entry.is_translated() && !is_translatable {
+            return Plan::Leave(ConnectionKeeper::Translation);
         }
         let bounds = match known.judged.map(|judged| judged.judgement) {
             None => [PortBounds::default(); 2],
             Some(Ok(bounds)) => bounds,
             // Another port may do, once routes lead there.
-            Some(Err(_)) if egresses.contains(&None) => return Plan::Wait,
-            Some(Err(_)) => return Plan::Leave,
+            Some(Err(refusal)) if egresses.contains(&None) => return Plan::Wait(refusal.keeper()),
+            Some(Err(refusal)) => return Plan::Leave(refusal.keeper()),
         };
         let interval = self.timeouts.interval(entry, self.ticks_of_a_second);
         let flow = |at: usize| {
             let direction = &directions[at];
-            let exit = egresses[at].ok_or(NotForwarded::Wait)?;
+            let exit = egresses[at].ok_or(ConnectionKeeper::Route)?;
             let translation = direction.translation();
-            let exit = translation.map(|_| exit.ok_or(NotForwarded::Wait)).transpose()?;
+            let exit = translation.map(|_| exit.ok_or(ConnectionKeeper::Route)).transpose()?;
             // A masqueraded connection whose output has changed is the kernel's to end.
             if exit.is_some() && exit != known.exits[at] {
-                return Err(NotForwarded::Leave);
+                return Err(ConnectionKeeper::OtherPort);
             }
             let (entry, exit) = (bounds[at].entry, exit.or(bounds[at].exit));
-            Ok((direction.arrives, FlowAction { translation, entry, exit, interval }))
+            Ok((direction.arrives, FlowAction { translation, entry, exit, interval, kept_by: None }))
         };
         match (flow(0), flow(1)) {
             (Ok(_), Ok(_)) if !entry.is_liberal() => Plan::RequestLiberal,
             (Ok(there), Ok(back)) => Plan::Forward([there, back]),
-            (Err(NotForwarded::Leave), _) | (_, Err(NotForwarded::Leave)) => Plan::Leave,
-            _ => Plan::Wait,
+            (Err(why @ ConnectionKeeper::OtherPort), _) | (_, Err(why @ ConnectionKeeper::OtherPort)) => {
+                Plan::Leave(why)
+            }
+            (Err(why), _) | (_, Err(why)) => Plan::Wait(why),
         }
     }
 
@@ -420,22 +496,24 @@ impl ConnectionTracker {
         self.leave(id, accelerator);
         let Some(table) = accelerator.flows_mut() else { return };
         let is_there = flows.iter().all(|(key, action)| table.insert(*key, action));
+        let Some(known) = self.known.get_mut(&id) else { return };
         if !is_there {
             flows.iter().for_each(|(key, _)| table.remove(key));
+            known.kept_by = Some(ConnectionKeeper::Room);
             self.pending.insert(id);
             return;
         }
         self.pending.remove(&id);
         self.forwarded += 1;
-        if let Some(known) = self.known.get_mut(&id) {
-            known.flows = Some(flows);
-            known.traffic = Traffic::default();
-        }
+        (known.flows, known.kept_by, known.traffic) = (Some(flows), None, Traffic::default());
     }
 
     fn leave(&mut self, id: u32, accelerator: &mut Accelerator) {
-        let Some(flows) = self.known.get_mut(&id).and_then(|known| known.flows.take()) else { return };
-        self.forwarded -= 1;
+        let Some(known) = self.known.get_mut(&id) else { return };
+        let Some(flows) = known.flows.take() else { return };
+        self.forwarded -= usize::from(known.kept_by.is_none());
+        // Until it is reviewed.
+        known.kept_by.get_or_insert(ConnectionKeeper::Pending);
         if let Some(table) = accelerator.flows_mut() {
             flows.iter().for_each(|(key, _)| table.remove(key));
         }
@@ -451,7 +529,7 @@ impl ConnectionTracker {
     fn renew_some(&mut self, accelerator: &mut Accelerator) {
         let from = self.renewals.len().saturating_sub(RENEWALS_AT_ONCE);
         for id in self.renewals.split_off(from) {
-            let Some(known) = self.known.get_mut(&id) else { continue };
+            let Some(known) = self.known.get_mut(&id).filter(|known| known.is_forwarded()) else { continue };
             let (Some(flows), Some(table)) = (&known.flows, accelerator.flows_mut()) else { continue };
             let notes = flows.each_ref().map(|(key, _)| table.note(key));
             let [Some(there), Some(back)] = notes else { continue };

@@ -322,7 +322,7 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
         return Err(Reason::SamePort);
     }
     if packet.flow.as_ref().is_some_and(|flow| flow.exit.is_some_and(|exit| exit as usize != to)) {
-        return Err(Reason::NotEstablished);
+        return Err(Reason::OtherPort);
     }
     // A lease that can't be read is none.
     if !memory.lease.holds().unwrap_or(false) {

@@ -65,17 +65,28 @@ pub(super) fn match_flow(
     let word = |bytes: &[u8]| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let mut key: Vec<u32> = seen[headers.addresses.clone()].chunks(4).map(word).collect();
     key.extend([word(&ports), u32::from(protocol) | IN_USE]);
-    let record = flows.find(headers.is_v6, &key).filter(|record| !record.is_closing()).ok_or(unknown)?;
-    let entry = record.properties() >> ENTRY & 0xff;
+    let record = flows.find(headers.is_v6, &key).ok_or(unknown)?;
+    let properties = record.properties();
+    if properties & (KEPT_BY_RULE | KEPT_BY_WINDOW) != 0 {
+        return Err(if properties & KEPT_BY_RULE != 0 { Reason::Rule } else { Reason::Window });
+    }
+    let entry = properties >> ENTRY & 0xff;
     if entry != 0 && entry != port + 1 {
-        return Err(unknown);
+        return Err(Reason::OtherPort);
+    }
+    if record.is_closing() {
+        return Err(Reason::Closing);
     }
     let length = length - headers.length;
     let is_right = match protocol {
         TCP => {
             let has_header = transport.len() >= 20;
             let header = usize::from(transport.get(12).map_or(0, |byte| byte >> 4)) * 4;
-            has_header && (20..=length).contains(&header) && transport[13] & 0x17 == 0x10
+            let is_whole = has_header && (20..=length).contains(&header);
+            if is_whole && transport[13] & 0x17 != 0x10 {
+                return Err(Reason::Closing);
+            }
+            is_whole
         }
         UDP => (8..=length).contains(&usize::from(u16::from_be_bytes([transport[4], transport[5]]))),
         _ => true,
@@ -88,7 +99,6 @@ pub(super) fn match_flow(
     if interval != 0 && now.wrapping_sub(record.stamp()) >= interval {
         return Err(Reason::Renewal);
     }
-    let properties = record.properties();
     let bytes = |at: usize| record.word(at).to_ne_bytes();
     let translation = (properties & TRANSLATED != 0).then(|| NewTuple {
         source: bytes(NEW_SOURCE),

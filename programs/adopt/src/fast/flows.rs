@@ -25,6 +25,9 @@ pub(super) const TRANSLATED: u32 = 1 << 31;
 pub(super) const EXIT: u32 = 8;
 /// The same for the port that packets must arrive at.
 pub(super) const ENTRY: u32 = 16;
+/// The same: packets stay with the kernel, and are counted by what keeps their connection.
+pub(super) const KEPT_BY_RULE: u32 = 1 << 24;
+pub(super) const KEPT_BY_WINDOW: u32 = 1 << 25;
 /// Removed records that wait for runs of programs to end before that is waited for.
 const MOST_WAITING: usize = 512;
 
@@ -42,12 +45,13 @@ pub(super) struct FlowLayout {
     pub(super) ports: usize,
     /// [`ESTABLISHED`], [`TRANSLATED`] and ports.
     pub(super) properties: usize,
-    /// Ticks after which a packet goes to the kernel, which renews its entry; 0 for never.
+    /// Ticks after which a packet goes to the kernel, which renews its entry; 0 for never. Of TCP only a
+    /// packet that comes as long after the last one does.
     pub(super) interval: usize,
     /// Not 0 once a packet was seen that may close the connection.
     pub(super) closing: usize,
-    /// The tick, of 64 bits, at which the last packet went to the kernel for renewal, or, without an
-    /// interval, at which the last one was forwarded.
+    /// The tick, of 64 bits, at which the last packet went to the kernel for renewal, or, of TCP and without
+    /// an interval, at which the last one came.
     pub(super) stamp: usize,
     /// Where the record is in its bucket, in bytes.
     pub(super) offset: usize,
@@ -132,8 +136,20 @@ pub struct FlowAction {
     pub entry: Option<u32>,
     /// The number of the port that packets must leave by; otherwise they go to the kernel.
     pub exit: Option<u32>,
-    /// After so many ticks of the kernel's clock a packet goes to the kernel; 0 for never.
+    /// After so many ticks of the kernel's clock a packet goes to the kernel, of TCP after so many without a
+    /// packet; 0 for never.
     pub interval: u32,
+    /// Why packets stay with the kernel, if they do.
+    pub kept_by: Option<FlowKeeper>,
+}
+
+/// What keeps packets of an established connection in the kernel, which are counted by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowKeeper {
+    /// A rule that is, or may be, about them.
+    Rule,
+    /// Segments out of window, which the kernel minds.
+    Window,
 }
 
 /// The addresses and ports that packets of a flow leave with.
@@ -178,6 +194,17 @@ impl FlowTable {
         Ok(FlowTable { words, seed, places, waiting, lacks_waiting: false })
     }
 
+    /// Has packets of a flow counted that stay with the kernel, by what keeps them. False if its bucket is
+    /// half full: flows that are forwarded need the room.
+    pub fn insert_kept(&mut self, key: FlowKey, kept_by: FlowKeeper) -> bool {
+        let layout = FlowLayout::of(key.source);
+        let words = &self.words[usize::from(key.source.is_ipv6())];
+        let bucket = self.bucket(layout, &key.to_words());
+        let is_used = |way: &usize| words[bucket + way * layout.words + layout.ports + 1].load(Relaxed) != 0;
+        (0..WAYS).filter(is_used).count() < WAYS / 2
+            && self.insert(key, &FlowAction { kept_by: Some(kept_by), ..FlowAction::default() })
+    }
+
     /// Has packets of a flow forwarded. False if its bucket is full.
     pub fn insert(&mut self, key: FlowKey, action: &FlowAction) -> bool {
         self.remove(&key);
@@ -208,6 +235,11 @@ impl FlowTable {
         }
         let bits = |port: Option<u32>, at: u32| port.map_or(0, |port| (port % MOST_PORTS as u32 + 1) << at);
         properties |= bits(action.exit, EXIT) | bits(action.entry, ENTRY);
+        properties |= match action.kept_by {
+            None => 0,
+            Some(FlowKeeper::Rule) => KEPT_BY_RULE,
+            Some(FlowKeeper::Window) => KEPT_BY_WINDOW,
+        };
         record[layout.properties].store(properties, Relaxed);
         record[layout.interval].store(action.interval, Relaxed);
         for at in [layout.closing, layout.stamp, layout.stamp + 1] {

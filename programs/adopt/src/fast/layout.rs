@@ -277,15 +277,24 @@ pub enum Reason {
     /// driver of the port that it would leave by does not transmit such frames.
     MultiBuffer,
     /// By the user's policy only packets of established connections are forwarded, and it is of none that is
-    /// known, or may close it.
+    /// known.
     NotEstablished,
     /// It renews the kernel's entry of its connection.
     Renewal,
+    /// It may close its connection, or open it once more, or came behind one that may have.
+    Closing,
+    /// It came by another port than rules let its connection come by, or would leave by another one than
+    /// rules let it, or than the kernel chose addresses for.
+    OtherPort,
+    /// It is of an established connection that a rule of the user stands in the way of, or may.
+    Rule,
+    /// It is of an established connection of TCP, and the kernel minds segments that are out of window.
+    Window,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 20] = [
+    pub const ALL: [Reason; 24] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -306,6 +315,10 @@ impl Reason {
         Reason::MultiBuffer,
         Reason::NotEstablished,
         Reason::Renewal,
+        Reason::Closing,
+        Reason::OtherPort,
+        Reason::Rule,
+        Reason::Window,
     ];
 
     /// Its name, as metrics have it.
@@ -331,6 +344,40 @@ impl Reason {
             Reason::MultiBuffer => "multi-buffer",
             Reason::NotEstablished => "not-established",
             Reason::Renewal => "renewal",
+            Reason::Closing => "closing",
+            Reason::OtherPort => "other-port",
+            Reason::Rule => "rule",
+            Reason::Window => "window",
+        }
+    }
+
+    /// What it says of a packet, in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Reason::OtherAddress => "for another link address",
+            Reason::OtherProtocol => "neither IPv4 nor IPv6",
+            Reason::OtherVlan => "of a VLAN that is no port",
+            Reason::Malformed => "headers are cut short or contradict each other",
+            Reason::Policy => "the port or family stays with the kernel by a rule, a filter or a setting",
+            Reason::Options => "has options, or a header for routers on its path",
+            Reason::Expired => "its TTL or hop limit ends here",
+            Reason::Source => "its source may not be forwarded, or is an address of this machine",
+            Reason::ReversePath => "the route back to its source is not what the port demands",
+            Reason::NoRoute => "no route to its destination",
+            Reason::Kernel => "its route is the kernel's: to this machine, to a link, or to nowhere",
+            Reason::Unresolved => "the neighbor's link address is not known",
+            Reason::TooBig => "longer than the MTU of the output",
+            Reason::SamePort => "would leave where it came, and the kernel may send a redirect",
+            Reason::Changing => "routes changed meanwhile",
+            Reason::NoRedirect => "the output's driver sends nothing that XDP redirects",
+            Reason::Stale => "the process has not renewed its programs' lease",
+            Reason::MultiBuffer => "in several buffers, which the output's driver does not send",
+            Reason::NotEstablished => "of no established connection that is known",
+            Reason::Renewal => "renews the kernel's entry of its connection",
+            Reason::Closing => "opens or closes its connection, or came behind what may have closed it",
+            Reason::OtherPort => "at another port than its connection is forwarded at",
+            Reason::Rule => "of a connection that a rule stands in the way of",
+            Reason::Window => "of a connection of TCP whose windows the kernel must follow",
         }
     }
 }

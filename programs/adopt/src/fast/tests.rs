@@ -402,7 +402,8 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
     let is_met = |reason: &&Reason| match reason {
         Reason::Changing | Reason::Stale => false,
         Reason::MultiBuffer => takes_buffers,
-        Reason::NotEstablished | Reason::Renewal => false,
+        Reason::NotEstablished | Reason::Renewal | Reason::Closing => false,
+        Reason::OtherPort | Reason::Rule | Reason::Window => false,
         _ => true,
     };
     for reason in Reason::ALL.iter().filter(is_met) {

@@ -16,6 +16,7 @@ const NAME_LENGTH: usize = 16;
 /// Bits of a connection's state, as nftables has them (`NF_CT_STATE_BIT`).
 pub(super) const STATE_INVALID: u32 = 1;
 pub(super) const STATE_ESTABLISHED: u32 = 2;
+pub(super) const STATE_NEW: u32 = 8;
 
 /// An interface, as rules see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(super) enum State {
     Established,
     /// It would, if the window were not as the kernel knows it.
     Invalid,
+    /// It is the first one of its connection; of TCP, a SYN.
+    New,
 }
 
 /// Addresses, and ports in network order; or an echo's identifier in both places.
@@ -179,8 +182,8 @@ impl Packet<'_> {
             }
         }
         if self.protocol == TCP {
-            // ACK alone of SYN, FIN, RST and ACK.
-            bytes.set_bits(13, 0x10, 0x17);
+            // ACK alone of SYN, FIN, RST and ACK; of the first one, SYN alone.
+            bytes.set_bits(13, if self.state == State::New { 0x02 } else { 0x10 }, 0x17);
         }
         bytes
     }
@@ -219,11 +222,12 @@ impl Packet<'_> {
         };
         match (self.state, field) {
             (State::Invalid, ConnectionField::State) => return whole(STATE_INVALID.to_ne_bytes().to_vec()),
-            (State::Established, _) => {}
+            (State::Established | State::New, _) => {}
             _ => return Loaded::unknown(length),
         }
         let tuple = |direction: u8| self.tuples.as_ref().map(|tuples| &tuples[usize::from(direction & 1)]);
         let value = match field {
+            ConnectionField::State if self.state == State::New => Some(STATE_NEW.to_ne_bytes().to_vec()),
             ConnectionField::State => Some(STATE_ESTABLISHED.to_ne_bytes().to_vec()),
             ConnectionField::Direction => self.direction.map(|direction| vec![direction]),
             ConnectionField::Protocol => Some(vec![self.protocol]),

@@ -231,6 +231,7 @@ fn is_state(state: State, mask: u32) -> Truth {
         State::Unknown => return Truth::Unknown,
         State::Established => super::packet::STATE_ESTABLISHED,
         State::Invalid => super::packet::STATE_INVALID,
+        State::New => super::packet::STATE_NEW,
     };
     (mask & bit != 0).into()
 }

@@ -1,6 +1,7 @@
 //! Ports while they are adopted.
 use super::capture::Captures;
 use super::choice::Choice;
+use super::explain::explain;
 use super::facts::Facts;
 use super::graph::Engine;
 use super::kept::ExcludedPrefixes;
@@ -19,7 +20,7 @@ use artery_adopt::blockers::{Blocker, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::mirror;
-use artery_adopt::{DeadPath, Session, SessionNews, Shortage};
+use artery_adopt::{ConnectionKeeper, DeadPath, Session, SessionNews, Shortage};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -37,6 +38,7 @@ const HANDLERS: Names = &[
     ("report", "r"),
     ("reread", "w"),
     ("capture", "rw"),
+    ("explain", "r+"),
 ];
 
 /// Forwards until SIGINT or SIGTERM.
@@ -353,6 +355,7 @@ fn answer(session: &mut Session, captures: &mut Captures, began: Instant, questi
             Some(wanted) => captures.set(session, wanted),
             None => captures.drain_frames(session),
         },
+        "explain" => explain(session, question.value.as_deref().unwrap_or_default()),
         other => Err(format!("no handler named '{other}'")),
     };
     question.answer(answer);
@@ -484,6 +487,13 @@ fn report(session: &Session) -> String {
         if counted.dropped > 0 {
             text +=
                 &format!("{}: {} packets lost that its driver did not take\n", port.name, counted.dropped);
+        }
+    }
+    if let Some(connections) = session.connections() {
+        text += &format!("{} connections go past rules at the end\n", connections.forwarded);
+        for (by, count) in ConnectionKeeper::ALL.iter().zip(connections.kept).filter(|(_, count)| *count > 0)
+        {
+            text += &format!("{count} connections stay with the kernel: {}\n", by.meaning());
         }
     }
     for (reason, count) in Reason::ALL.iter().zip(counters.kernel()).filter(|(_, count)| *count > 0) {

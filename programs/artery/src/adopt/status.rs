@@ -5,10 +5,10 @@ use super::Path;
 use super::kept::ExcludedPrefixes;
 use super::report::{family_name, in_words};
 use super::share::Sample;
-use artery_adopt::Session;
 use artery_adopt::blockers::{Blocker, Direction, Port};
 use artery_adopt::fast::{PortCounters, Reason};
 use artery_adopt::kernel::{Family, LinkKind};
+use artery_adopt::{ConnectionKeeper, ConnectionStatus, Session};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -92,12 +92,48 @@ pub(crate) struct Connections {
     pub(crate) forwarded: u64,
     pub(crate) known: u64,
     pub(crate) overruns: u64,
-    /// Established, and kept by a rule that may be about them; by windows that the kernel must follow.
+    /// Those that stay with the kernel, by what keeps them; each reason is listed also while it is zero.
+    /// Those of `unheard` are known to the kernel alone: they began while nobody listened, or are of other
+    /// protocols.
+    #[serde(default)]
+    pub(crate) kept: BTreeMap<String, u64>,
+    /// Established, and kept by a rule that may be about them; by windows that the kernel must follow. For
+    /// one release beside `kept`.
     #[serde(default)]
     pub(crate) kept_by_rules: u64,
     #[serde(default)]
     pub(crate) kept_by_windows: u64,
 }
+
+impl Connections {
+    fn of(status: &ConnectionStatus) -> Connections {
+        let by = |keeper: &ConnectionKeeper| status.kept[*keeper as usize] as u64;
+        let kept = ConnectionKeeper::ALL.iter().map(|keeper| (keeper.name().to_string(), by(keeper)));
+        let unheard = status.tracked.map(|tracked| tracked.saturating_sub(status.known) as u64);
+        let unheard = unheard.map(|count| (UNHEARD.to_string(), count));
+        Connections {
+            forwarded: status.forwarded as u64,
+            known: status.known as u64,
+            overruns: status.overruns,
+            kept: kept.chain(unheard).collect(),
+            kept_by_rules: by(&ConnectionKeeper::Rule),
+            kept_by_windows: by(&ConnectionKeeper::Window),
+        }
+    }
+
+    /// What keeps connections of a name in `kept`, in words.
+    pub(crate) fn meaning(name: &str) -> &'static str {
+        let found = ConnectionKeeper::ALL.into_iter().find(|keeper| keeper.name() == name);
+        match found {
+            Some(keeper) => keeper.meaning(),
+            None if name == UNHEARD => "began before anything listened, or of another protocol",
+            None => "",
+        }
+    }
+}
+
+/// The name of connections that only the kernel knows.
+const UNHEARD: &str = "unheard";
 
 /// The kernel's tables, mirrored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -157,13 +193,7 @@ impl Status {
             uncounted_losses: session.accelerator().uncounted_losses().map(ToString::to_string),
             guards: session.blockers().iter().map(|guard| BlockerStatus::of(guard, session)).collect(),
             rules,
-            connections: session.connections().map(|status| Connections {
-                forwarded: status.forwarded as u64,
-                known: status.known as u64,
-                overruns: status.overruns,
-                kept_by_rules: status.kept_by_rules as u64,
-                kept_by_windows: status.kept_by_windows as u64,
-            }),
+            connections: session.connections().as_ref().map(Connections::of),
             kept_prefixes: kept.count() as u64,
             prefixes: kept.to_lines(),
         })
@@ -230,6 +260,11 @@ impl PortStatus {
             interface_received: interface.map(|packets| packets.received),
             interface_sent: interface.map(|packets| packets.passed),
         }
+    }
+
+    /// Of those received, packets forwarded where no rule is.
+    pub(crate) fn fast(&self) -> u64 {
+        self.received.saturating_sub(self.established)
     }
 
     /// Frames that went to the kernel, for whatever reason.

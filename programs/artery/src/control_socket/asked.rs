@@ -8,14 +8,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Handlers by name, each with whether it is read, written, or both: `r`, `w` or `rw`.
+/// Handlers by name, each with whether it is read, written, or both: `r`, `w` or `rw`; `r+` if it is read
+/// with parameters.
 pub(crate) type Names = &'static [(&'static str, &'static str)];
 
 /// A client's request to the thread.
 pub(crate) struct Question {
     /// Name of the program's own handler.
     pub(crate) handler: String,
-    /// The value of a write.
+    /// The value of a write, or the parameters of a read.
     pub(crate) value: Option<String>,
     reply: Sender<Result<String, String>>,
 }
@@ -99,19 +100,24 @@ impl Asked {
         })
     }
 
-    fn call(&self, handler: &str, value: Option<&str>) -> Result<String, HandlerError> {
-        let flags = self.flags(handler)?;
-        match (value, flags.contains('r'), flags.contains('w')) {
-            (None, false, _) => Err(HandlerError::NotReadable(handler.to_string())),
-            (Some(_), _, false) => Err(HandlerError::NotWritable(handler.to_string())),
-            _ => self.send_request(canonical(handler), value),
+    fn call_read(&self, handler: &str, parameters: &str) -> Result<String, HandlerError> {
+        match self.flags(handler)? {
+            flags if flags.contains('+') => self.send_request(canonical(handler), Some(parameters)),
+            flags if flags.contains('r') => self.send_request(canonical(handler), None),
+            _ => Err(HandlerError::NotReadable(handler.to_string())),
+        }
+    }
+
+    fn call_write(&self, handler: &str, value: &str) -> Result<String, HandlerError> {
+        match self.flags(handler)?.contains('w') {
+            true => self.send_request(canonical(handler), Some(value)),
+            false => Err(HandlerError::NotWritable(handler.to_string())),
         }
     }
 }
 
 impl Handlers for Asked {
-    /// The program's own handlers take no parameters.
-    fn read(&self, handler: &str, _: &str) -> Vec<u8> {
+    fn read(&self, handler: &str, parameters: &str) -> Vec<u8> {
         match canonical(handler) {
             "handlers" => {
                 let lines = self.names.iter().map(|(name, flags)| format!("{name}\t{flags}\n"));
@@ -121,14 +127,14 @@ impl Handlers for Asked {
             "list" => return data_reply(handler, "0\n"),
             _ => {}
         }
-        match self.call(handler, None) {
+        match self.call_read(handler, parameters) {
             Ok(value) => data_reply(handler, &value),
             Err(error) => read_refusal(handler, error),
         }
     }
 
     fn write(&self, handler: &str, value: &str) -> Vec<u8> {
-        match self.call(handler, Some(value)) {
+        match self.call_write(handler, value) {
             Ok(_) => write_ok(handler),
             Err(error) => write_refusal(handler, error),
         }
@@ -154,14 +160,16 @@ mod tests {
 
     #[test]
     fn questions_reach_the_thread_and_answers_come_back() {
-        let (asked, mut questions) = Questions::new(&[("state", "r"), ("mode", "w")]).unwrap();
+        let (asked, mut questions) =
+            Questions::new(&[("state", "r"), ("mode", "w"), ("explain", "r+")]).unwrap();
         let thread = std::thread::spawn(move || {
             let text = |handler: &str| String::from_utf8(asked.read(handler, "x")).unwrap();
             let replies = [text("state"), text("mode"), text("none"), text("a.b"), text("handlers")];
+            let _ = text("explain");
             (replies, String::from_utf8(asked.write("mode", "7")).unwrap())
         });
         let mut met = Vec::new();
-        while met.len() < 2 {
+        while met.len() < 3 {
             for question in questions.drain() {
                 met.push((question.handler.clone(), question.value.clone()));
                 question.answer(Ok("fine".to_string()));
@@ -174,7 +182,8 @@ mod tests {
         assert!(replies[3].starts_with("510") && replies[4].contains("state\tr"), "{replies:?}");
         assert!(written.starts_with("200"), "{written}");
         assert_eq!(met[0], ("state".into(), None));
-        assert_eq!(met[1], ("mode".into(), Some("7".into())));
+        assert_eq!(met[1], ("explain".into(), Some("x".into())));
+        assert_eq!(met[2], ("mode".into(), Some("7".into())));
     }
 
     #[test]

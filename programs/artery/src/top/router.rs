@@ -66,6 +66,7 @@ fn view(before: &[Port], now: &[Port], seconds: f64) -> View {
         share: None,
         ports: lines(&table.drain_text()),
         reasons: Vec::new(),
+        connections: Vec::new(),
         guards: Vec::new(),
     }
 }

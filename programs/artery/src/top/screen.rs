@@ -72,14 +72,17 @@ fn draw(frame: &mut Frame<'_>, view: &View) {
         Constraint::Length(2),
         height(&view.ports),
         height(&view.reasons),
+        // Where there are none, there is no row for them either.
+        Constraint::Length(view.connections.len() as u16 + u16::from(!view.connections.is_empty())),
         Constraint::Min(0),
         Constraint::Length(1),
     ]);
-    let [summary, share, ports, reasons, guards, keys] = areas.areas(frame.area());
+    let [summary, share, ports, reasons, connections, guards, keys] = areas.areas(frame.area());
     frame.render_widget(Paragraph::new(titled(&view.summary)), summary);
     draw_share(frame, view.share, share);
     frame.render_widget(Paragraph::new(titled(&view.ports)), ports);
     frame.render_widget(Paragraph::new(titled(&view.reasons)), reasons);
+    frame.render_widget(Paragraph::new(titled(&view.connections)), connections);
     frame.render_widget(Paragraph::new(titled(&view.guards)).wrap(Wrap { trim: false }), guards);
     frame.render_widget(Line::from("q: end").dim(), keys);
 }

@@ -1,5 +1,6 @@
 //! The shown tables: rates from two states.
 use crate::adopt::{PortStatus, Status, Tables};
+use crate::show::connections;
 use crate::show::table::{Table, numbers, words};
 use std::collections::BTreeMap;
 
@@ -13,6 +14,8 @@ pub(super) struct View {
     pub(super) ports: Vec<String>,
     /// Why frames were left to the kernel, titles first; the most frequent reason first.
     pub(super) reasons: Vec<String>,
+    /// How many connections go past rules, and how many are kept by what, titles first.
+    pub(super) connections: Vec<String>,
     /// What keeps traffic with the kernel.
     pub(super) guards: Vec<String>,
 }
@@ -22,17 +25,23 @@ impl View {
         let past = Past::new(before, now);
         let share = past.share();
         View {
-            summary: vec![past.headline(share), tables(now), lag(now)],
+            summary: [
+                vec![past.headline(share)],
+                past.split().into_iter().collect(),
+                vec![tables(now), lag(now)],
+            ]
+            .concat(),
             share,
             ports: past.ports(),
             reasons: past.reasons(),
+            connections: now.connections.as_ref().map_or_else(Vec::new, |now| lines(&connections(now))),
             guards: guards(now),
         }
     }
 
     /// All of it as plain text.
     pub(super) fn text(&self) -> String {
-        let parts = [&self.summary, &self.ports, &self.reasons, &self.guards];
+        let parts = [&self.summary, &self.ports, &self.reasons, &self.connections, &self.guards];
         let parts = parts.into_iter().filter(|lines| !lines.is_empty());
         let part = |lines: &Vec<String>| lines.iter().map(|line| line.clone() + "\n").collect::<String>();
         parts.map(part).collect::<Vec<_>>().join("\n")
@@ -71,6 +80,22 @@ impl<'a> Past<'a> {
     fn share(&self) -> Option<f64> {
         let (past, by) = (self.past_kernel(), self.by_kernel());
         (past + by > 0.0).then(|| past / (past + by))
+    }
+
+    /// How many packets go which way, where some go past rules.
+    fn split(&self) -> Option<String> {
+        self.now.connections.as_ref()?;
+        let sum = |value: fn(&PortStatus) -> u64| {
+            self.now.ports.iter().map(|port| self.rate(port, value)).sum::<f64>()
+        };
+        let [fast, established, kernel] =
+            [sum(PortStatus::fast), sum(|port| port.established), sum(PortStatus::to_kernel)];
+        Some(format!(
+            "{}/s fast, {}/s past rules (of established connections), {}/s left to the kernel",
+            short(fast),
+            short(established),
+            short(kernel)
+        ))
     }
 
     fn headline(&self, share: Option<f64>) -> String {
@@ -223,7 +248,7 @@ fn lasting(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adopt::example;
+    use crate::adopt::{Connections, example};
 
     #[test]
     fn rates_are_of_the_time_between_two_states() {
@@ -253,6 +278,27 @@ Kept with the kernel:
   nftables: table ip6 f: IPv6 stays with the kernel (shown by: nft)
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn packets_and_connections_are_split_where_some_go_past_rules() {
+        let (before, mut now) = (example(), example());
+        now.seconds += 1.0;
+        (now.ports[0].received, now.ports[0].established) = (1300, 200);
+        now.ports[0].kernel.insert("rule".into(), 7);
+        let kept = [("rules".to_string(), 3_u64), ("windows".into(), 0), ("unheard".into(), 9)];
+        now.connections = Some(Connections { forwarded: 2, kept: kept.into(), ..Connections::default() });
+        let text = View::new(&before, &now).text();
+        for line in [
+            "100/s fast, 200/s past rules (of established connections), 7/s left to the kernel",
+            "CONNECTIONS    NOW  WHY",
+            "past rules       2  -",
+            "kept: rules      3  a rule stands in the way, or may",
+            "kept: unheard    9  began before anything listened, or of another protocol",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is not in {text}");
+        }
+        assert!(!text.contains("windows"), "{text}");
     }
 
     #[test]

@@ -115,7 +115,12 @@ pub(super) fn write_kernel(w: &mut ProgramWriter<'_>) {
 fn is_reached(w: &ProgramWriter<'_>, reason: Reason) -> bool {
     match reason {
         Reason::MultiBuffer => receive::sees_buffers(w),
-        Reason::NotEstablished | Reason::Renewal => w.has_flows(),
+        Reason::NotEstablished
+        | Reason::Renewal
+        | Reason::Closing
+        | Reason::OtherPort
+        | Reason::Rule
+        | Reason::Window => w.has_flows(),
         _ => true,
     }
 }

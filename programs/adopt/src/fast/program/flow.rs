@@ -172,20 +172,23 @@ fn hash_key(w: &mut ProgramWriter<'_>, headers: &Headers) {
 fn check_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     let unknown = w.to_kernel(Reason::NotEstablished);
     let layout = headers.layout;
-    let (is_right, is_tcp, never, closing) = (w.a.label(), w.a.label(), w.a.label(), w.a.label());
+    let (is_right, is_tcp, closing, kept) = (w.a.label(), w.a.label(), w.a.label(), w.a.label());
     let transport = headers.length as i16;
     w.a.load(Size::Word, R1, R6, 4 * layout.properties as i16);
     w.store_slot(Slot::Properties, R1);
+    w.a.set(R2, R1);
+    w.a.compute(And, R2, (KEPT_BY_RULE | KEPT_BY_WINDOW) as i32);
+    w.a.jump_if(NotEqual, R2, 0, kept);
     let is_any = w.a.label();
     w.a.compute(ShiftRight, R1, ENTRY as i32);
     w.a.compute(And, R1, 0xff);
     w.a.jump_if(Equal, R1, 0, is_any);
     w.load_slot(R2, Slot::Port);
     w.a.compute(Add, R2, 1);
-    w.a.jump_if(NotEqual, R1, R2, unknown);
+    w.a.jump_if(NotEqual, R1, R2, w.to_kernel(Reason::OtherPort));
     w.a.place(is_any);
     w.a.load(Size::Word, R1, R6, 4 * layout.closing as i16);
-    w.a.jump_if(NotEqual, R1, 0, unknown);
+    w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::Closing));
     // What follows the IP header, in bytes.
     w.load_slot(R3, Slot::Length);
     w.a.compute(Subtract, R3, headers.length);
@@ -215,24 +218,39 @@ fn check_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     // An echo has eight bytes, too, which padding may have pretended.
     w.a.jump_if(Below, R3, 8, unknown);
 
+    write_renewal(w, headers, (closing, kept));
+}
+
+/// Leaves a packet of the record in `R6` to the kernel from time to time, and those that jump to labels.
+fn write_renewal(w: &mut ProgramWriter<'_>, headers: &Headers, (closing, kept): (Label, Label)) {
+    let layout = headers.layout;
+    let (each, is_done) = (w.a.label(), w.a.label());
     w.a.call(TICKS);
     w.a.load(Size::Double, R1, R6, 4 * layout.stamp as i16);
     w.a.load(Size::Word, R2, R6, 4 * layout.interval as i16);
-    let is_done = w.a.label();
-    w.a.jump_if(Equal, R2, 0, never);
     w.a.set(R3, R0);
     w.a.compute(Subtract, R3, R1);
+    w.a.load(Size::Byte, R4, R9, headers.protocol);
+    w.a.jump_if(Equal, R4, TCP, each);
+    w.a.jump_if(Equal, R2, 0, each);
     w.a.jump_if(Below, R3, R2, is_done);
     w.a.store(Size::Double, R6, 4 * layout.stamp as i16, R0);
     w.a.jump(w.to_kernel(Reason::Renewal));
 
     w.a.place(closing);
     w.a.store(Size::Word, R6, 4 * layout.closing as i16, 1);
-    w.a.jump(unknown);
+    w.a.jump(w.to_kernel(Reason::Closing));
 
-    w.a.place(never);
-    w.a.jump_if(Equal, R0, R1, is_done);
+    w.a.place(kept);
+    w.a.jump_if(Equal, R2, KEPT_BY_RULE as i32, w.to_kernel(Reason::Rule));
+    w.a.jump(w.to_kernel(Reason::Window));
+
+    // Each packet of TCP is noted. The kernel's entry may have expired where none came for long.
+    w.a.place(each);
+    w.a.jump_if(Equal, R3, 0, is_done);
     w.a.store(Size::Double, R6, 4 * layout.stamp as i16, R0);
+    w.a.jump_if(Equal, R2, 0, is_done);
+    w.a.jump_if(AtLeast, R3, R2, w.to_kernel(Reason::Renewal));
     w.a.place(is_done);
 }
 
@@ -246,6 +264,6 @@ pub(super) fn check_exit(w: &mut ProgramWriter<'_>) {
     w.a.set(R4, R2);
     w.a.compute(And, R4, MOST_PORTS as i32 - 1);
     w.a.compute(Add, R4, 1);
-    w.a.jump_if(NotEqual, R3, R4, w.to_kernel(Reason::NotEstablished));
+    w.a.jump_if(NotEqual, R3, R4, w.to_kernel(Reason::OtherPort));
     w.a.place(is_any);
 }

@@ -49,10 +49,9 @@ impl Status {
         if let Some(connections) = &self.connections {
             let help = "Connections whose packets are forwarded past rules.";
             text.single("artery_adopt_connections", Kind::Gauge, help, connections.forwarded);
-            let help = "Established connections that stay with the kernel, by what keeps them.";
+            let help = "Connections that stay with the kernel, by what keeps them.";
             text.family("artery_adopt_connections_kept", Kind::Gauge, help);
-            let kept = [("rules", connections.kept_by_rules), ("windows", connections.kept_by_windows)];
-            for (by, count) in kept {
+            for (by, count) in &connections.kept {
                 text.sample("artery_adopt_connections_kept", &[("by", by)], count);
             }
             let help = "How often events of connections were lost.";

@@ -1,0 +1,87 @@
+//! What keeps connections in the kernel, as reports name it.
+
+/// Why the packets of a connection are the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConnectionKeeper {
+    /// It is not established yet: not answered, or TCP before ESTABLISHED.
+    Opening,
+    /// It ends: TCP behind ESTABLISHED, or a packet was seen that may close it.
+    Closing,
+    /// It has a helper, adjusted sequence numbers, a SYN proxy or a zone, or is offloaded to a flow table.
+    Unusual,
+    /// One end is this machine.
+    Local,
+    /// Its family stays with the kernel, or has no rules that it could be forwarded past.
+    Policy,
+    /// It is translated, and the kernel does not translate now, or only IPv6 is.
+    Translation,
+    /// A rule stands in the way, or may.
+    Rule,
+    /// The kernel would drop, or not translate, segments out of window, and does not see the windows of
+    /// packets that go past it.
+    Window,
+    /// Its routes are the kernel's, or lead by several ports.
+    Route,
+    /// It is translated, and leaves by another port than when it began.
+    OtherPort,
+    /// The kernel has not said yet that it lets segments out of window through.
+    Pending,
+    /// There is no room for its packets among the flows.
+    Room,
+}
+
+impl ConnectionKeeper {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [ConnectionKeeper; 12] = [
+        ConnectionKeeper::Opening,
+        ConnectionKeeper::Closing,
+        ConnectionKeeper::Unusual,
+        ConnectionKeeper::Local,
+        ConnectionKeeper::Policy,
+        ConnectionKeeper::Translation,
+        ConnectionKeeper::Rule,
+        ConnectionKeeper::Window,
+        ConnectionKeeper::Route,
+        ConnectionKeeper::OtherPort,
+        ConnectionKeeper::Pending,
+        ConnectionKeeper::Room,
+    ];
+
+    /// Its name, as metrics have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ConnectionKeeper::Opening => "opening",
+            ConnectionKeeper::Closing => "closing",
+            ConnectionKeeper::Unusual => "unusual",
+            ConnectionKeeper::Local => "local",
+            ConnectionKeeper::Policy => "policy",
+            ConnectionKeeper::Translation => "translation",
+            ConnectionKeeper::Rule => "rules",
+            ConnectionKeeper::Window => "windows",
+            ConnectionKeeper::Route => "route",
+            ConnectionKeeper::OtherPort => "other-port",
+            ConnectionKeeper::Pending => "pending",
+            ConnectionKeeper::Room => "room",
+        }
+    }
+
+    /// What it says of a connection, in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            ConnectionKeeper::Opening => "not established yet",
+            ConnectionKeeper::Closing => "closing",
+            ConnectionKeeper::Unusual => {
+                "has a helper, adjusted sequence numbers, a SYN proxy or a zone, or is in a flow table"
+            }
+            ConnectionKeeper::Local => "one end is this machine",
+            ConnectionKeeper::Policy => "its family stays with the kernel, or has no rules",
+            ConnectionKeeper::Translation => "translated IPv6, or translated where the kernel no longer does",
+            ConnectionKeeper::Rule => "a rule stands in the way, or may",
+            ConnectionKeeper::Window => "the kernel must follow its windows",
+            ConnectionKeeper::Route => "its routes are the kernel's, or lead by several ports",
+            ConnectionKeeper::OtherPort => "translated, and leaves by another port than when it began",
+            ConnectionKeeper::Pending => "the kernel has not let segments out of window through yet",
+            ConnectionKeeper::Room => "no room among the flows",
+        }
+    }
+}
