@@ -279,13 +279,16 @@ pub enum Reason {
     /// By the user's policy only packets of established connections are forwarded, and it is of none that is
     /// known, or may close it.
     NotEstablished,
-    /// It renews the kernel's entry of its connection.
+    /// It renews the kernel's entry of its connection, or of its source in a bridge's forwarding database.
     Renewal,
+    /// It arrived at a member of a bridge whose forwarding database does not have its source there, or the
+    /// member is not to forward.
+    NotLearned,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 20] = [
+    pub const ALL: [Reason; 21] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -306,6 +309,7 @@ impl Reason {
         Reason::MultiBuffer,
         Reason::NotEstablished,
         Reason::Renewal,
+        Reason::NotLearned,
     ];
 
     /// Its name, as metrics have it.
@@ -331,6 +335,7 @@ impl Reason {
             Reason::MultiBuffer => "multi-buffer",
             Reason::NotEstablished => "not-established",
             Reason::Renewal => "renewal",
+            Reason::NotLearned => "not-learned",
         }
     }
 }
