@@ -282,9 +282,9 @@ fn rules_that_ask_for_more_than_destinations_are_told() {
 }
 
 #[test]
-fn ports_of_a_bridge_belong_to_it() {
+fn ports_of_a_bridge_that_is_not_adopted_belong_to_it() {
     on_the_net("adopt-bridge", |net| {
-        run(&net.r, "ip link add br0 type bridge\nip link set br0 up")?;
+        run(&net.r, "ip link add br0 type bridge")?;
         told(
             net,
             "ip link set eth1 master br0",

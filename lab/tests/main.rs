@@ -2,6 +2,7 @@
 
 mod adopt;
 mod adopt_bgp;
+mod adopt_bridges;
 mod adopt_differential;
 mod adopt_dry_run;
 mod adopt_established;

@@ -6,6 +6,7 @@
 //! [`BlockerWatch`] reports when to read again. What is not here: routes and rules, which the mirror
 //! evaluates one by one, and packets that the kernel treats specially whatever the policy is, which the
 //! decision about each packet knows.
+mod bridges;
 mod connection_rules;
 mod hooks;
 mod ipsec;
@@ -21,8 +22,9 @@ mod traffic_control;
 mod virtual_servers;
 mod watch;
 
+pub(crate) use bridges::refused_member;
 pub use connection_rules::pass_by_rules;
-pub use links::{ethernet_ports, port, with_vlans};
+pub use links::{ethernet_ports, port, with_members, with_vlans};
 pub use notes::notes;
 pub use offloads::find_tag_strippers;
 pub(crate) use sysctl::{balances_by_ports, number as setting, sends_redirects};
@@ -48,6 +50,21 @@ pub struct Port {
     pub vlan_on: Option<u32>,
     /// Where this process has a program of its own attached, which isn't part of the user's policy.
     pub own: Option<OwnHook>,
+    /// Whether it is a bridge, or packets arrive at it and leave by it for one.
+    pub bridging: Bridging,
+}
+
+/// What a port has to do with an adopted bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bridging {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is a bridge, whose packets arrive at and leave by its members.
+    Bridge,
+    /// It is a member of the bridge of this index, which is a port, too: what arrives for the address of the
+    /// bridge is routed.
+    Member(u32),
 }
 
 /// Where a program is at a port.
@@ -93,6 +110,8 @@ pub enum BlockerKind {
     NoEthernet,
     /// A port that belongs to a bridge, a bond or a VRF.
     Master,
+    /// What a bridge does to frames, or the state of a member.
+    Bridge,
     /// Other interfaces that take packets from a port.
     Child,
     /// A rule about which table of routes is asked.
@@ -160,9 +179,11 @@ impl Blocker {
     }
     /// Whether packets that tc programs send pass through it all the same: queueing, and what is where frames
     /// leave. Chains of netfilter skip redirected packets there, and what is at a VLAN's interface is skipped
-    /// if frames leave by the interface below.
+    /// if frames leave by the interface below, as it is at a bridge.
     pub fn is_met_by_tc(&self, ports: &[Port]) -> bool {
-        let is_below = |port: &Port| self.port == Some(port.index) && port.vlan_on.is_none();
+        let is_bridge = |port: &Port| port.bridging == Bridging::Bridge;
+        let is_below =
+            |port: &Port| self.port == Some(port.index) && port.vlan_on.is_none() && !is_bridge(port);
         let is_met = matches!(self.kind, BlockerKind::Queueing | BlockerKind::Filter | BlockerKind::Program);
         is_met && self.direction == Direction::Out && ports.iter().any(is_below)
     }
@@ -211,8 +232,11 @@ pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Bloc
     };
     // Without the interfaces that VLANs are on, which can't be read only if nothing about interfaces can.
     let with_below = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
-    let steps: [&dyn Fn() -> Vec<Blocker>; 10] = [
-        &|| sysctl::guards(ports),
+    // Settings of a member of a bridge are about packets of its own, of which there are none.
+    let routed = &routed_ports(ports);
+    let steps: [&dyn Fn() -> Vec<Blocker>; 11] = [
+        &|| sysctl::guards(routed),
+        &|| or_unreadable("the bridges", bridges::find_blockers(ports)),
         &|| offloads::find_blockers(ports),
         &|| or_unreadable("the interfaces", links::guards(with_below)),
         &|| or_unreadable("nftables", nftables::guards(with_below)),
@@ -229,6 +253,11 @@ pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Bloc
         found
     });
     found.collect()
+}
+
+/// The ports that packets are routed from and to: all but members of bridges.
+pub(crate) fn routed_ports(ports: &[Port]) -> Vec<Port> {
+    ports.iter().filter(|port| !matches!(port.bridging, Bridging::Member(_))).cloned().collect()
 }
 
 /// A number of things, in words.
@@ -254,7 +283,8 @@ mod tests {
 
     #[test]
     fn a_guard_keeps_what_it_is_about_and_nothing_else() {
-        let port = |index| Port { index, name: String::new(), vlan_on: None, own: None };
+        let port =
+            |index| Port { index, name: String::new(), vlan_on: None, own: None, bridging: Bridging::None };
         let guard = Blocker::new(BlockerKind::Queueing, String::new(), String::new());
         assert!(guard.blocks_from(&port(1), Family::V4) && guard.blocks_to(&port(2), Family::V6));
         let guard = guard.at_port(1, Direction::Out).for_family(Family::V4);

@@ -11,6 +11,7 @@ mod capture;
 mod decide;
 mod decide_flow;
 mod error;
+mod fdb;
 mod flows;
 mod hops;
 mod layout;
@@ -25,7 +26,7 @@ mod routes;
 #[cfg(test)]
 mod tests;
 
-pub use accelerator::Accelerator;
+pub use accelerator::{Accelerator, FdbEntry};
 pub use capture::{CaptureVerdict, Captured};
 pub use decide::{ForwardDecision, ForwardingTables, decide_frame, decide_multi_buffer};
 pub(crate) use error::is_shortage;

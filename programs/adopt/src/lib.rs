@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blockers;
+mod bridges;
 mod connections;
 mod delivery;
 mod drivers;

@@ -1,4 +1,5 @@
 //! Adopted interfaces: the mirror, the accelerator and the blockers working together.
+mod bridges;
 mod error;
 mod established;
 mod explain;
@@ -9,7 +10,8 @@ pub use established::Established;
 pub use explain::{ExplainedStep, Explanation};
 pub use news::{DeadPath, SessionNews, Shortage};
 
-use crate::blockers::{self, Blocker, BlockerWatch, OwnHook, Port};
+use crate::blockers::{self, Blocker, BlockerWatch, Bridging, OwnHook, Port};
+use crate::bridges::BridgeFollower;
 use crate::connections::{ConnectionStatus, ConnectionTracker};
 use crate::delivery::{self, DeliveryWatch};
 use crate::drivers::{DriverSurvey, MOST_MTU_OF_A_BUFFER};
@@ -47,6 +49,10 @@ pub struct Session {
     /// If established connections are forwarded past rules.
     tracker: Option<ConnectionTracker>,
     established: Established,
+    /// If a bridge is adopted.
+    bridges: Option<BridgeFollower>,
+    /// Members of bridges that the kernel took no program for, and why.
+    refused: Vec<(Port, String)>,
     /// The ports and their VLANs when blockers were read last.
     named_ports: Vec<Port>,
     blockers: Vec<Blocker>,
@@ -97,7 +103,10 @@ impl Session {
         let kernel = |doing| move |error| Error::Kernel(doing, error);
         let modes = ports;
         let own = |mode: &Mode| if mode.is_tc() { OwnHook::Tc } else { OwnHook::Xdp };
-        let of_ours = |(port, mode): &(Port, Mode)| Port { own: Some(own(mode)), ..port.clone() };
+        // A bridge has no program of its own.
+        let has_program = |port: &Port| port.bridging != Bridging::Bridge;
+        let of_ours =
+            |(port, mode): &(Port, Mode)| Port { own: has_program(port).then(|| own(mode)), ..port.clone() };
         let ports: Vec<Port> = ports.iter().map(of_ours).collect();
         let mut session = Session {
             driver: MirrorDriver::open().map_err(kernel("hearing of changes"))?,
@@ -112,6 +121,8 @@ impl Session {
                 }
             },
             established,
+            bridges: None,
+            refused: Vec::new(),
             named_ports: Vec::new(),
             blockers: Vec::new(),
             drivers: DriverSurvey::default(),
@@ -138,8 +149,11 @@ impl Session {
             session.watch.follow_connections();
             session.accelerator.enable_flows()?;
         }
-        for (port, mode) in modes {
-            let adopted = session.accelerator.adopt(port.index, *mode);
+        session.follow_bridges()?;
+        let is_bridge = |(port, _): &&(Port, Mode)| port.bridging == Bridging::Bridge;
+        let (bridges, others): (Vec<_>, Vec<_>) = modes.iter().partition(is_bridge);
+        for (port, mode) in bridges.into_iter().chain(others) {
+            let adopted = session.adopt_port(port, *mode);
             adopted.map_err(|error| Error::Fast(Some(port.name.clone()), error))?;
         }
         session.update_blockers();
@@ -150,6 +164,7 @@ impl Session {
         };
         loaded.map_err(kernel("reading routes and neighbors"))?;
         session.follow_redirects();
+        session.poll_bridges(now)?;
         session.complete_updates()?;
         session.numbers = session.accelerator.ports().collect();
         session.follow_ports();
@@ -186,6 +201,8 @@ impl Session {
     fn try_turn(&mut self, now: Instant) -> Result<(Duration, SessionNews), Error> {
         self.start_heartbeat().map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
         let mut news = SessionNews::default();
+        // Before blockers, which take longer to read.
+        let has_more = self.poll_bridges(now)?;
         let is_time = now.saturating_duration_since(self.refreshed) >= REFRESH;
         let is_doubtful = std::mem::take(&mut self.needs_resync);
         let is_unread = self.blockers.iter().any(|guard| guard.kind == blockers::BlockerKind::Unreadable);
@@ -202,6 +219,8 @@ impl Session {
         };
         let turn = turn.map_err(|error| Error::Kernel("following the kernel", error))?;
         news.lags = self.follow_lag();
+        // Members may have come with what was read meanwhile.
+        let has_more = self.poll_bridges(now)? || has_more;
         self.report_progress();
         self.complete_updates()?;
         self.report_progress();
@@ -234,6 +253,7 @@ impl Session {
         beat.map_err(|error| Error::Kernel("renewing the lease of its programs", error))?;
         let wait = match turn {
             PollOutcome::Again => Duration::ZERO,
+            _ if has_more => Duration::ZERO,
             PollOutcome::Sleep(wait) if self.is_by_xdp() => wait.min(delivery::INTERVAL),
             PollOutcome::Sleep(wait) => wait.min(REFRESH),
         };
@@ -266,7 +286,11 @@ impl Session {
 
     /// What can be read when a turn is due before its time.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.watch.files().chain([self.driver.as_fd()]).chain(self.tracker.iter().map(AsFd::as_fd))
+        self.watch
+            .files()
+            .chain([self.driver.as_fd()])
+            .chain(self.tracker.iter().map(AsFd::as_fd))
+            .chain(self.bridges.iter().map(AsFd::as_fd))
     }
 
     /// What keeps traffic with the kernel.
@@ -289,6 +313,7 @@ impl Session {
         };
         let keeps = |port: &&Port| {
             self.is_by_xdp()
+                && port.bridging != Bridging::Bridge
                 && !self.gone.contains(&port.index)
                 && !self.drivers.without_redirect.contains(&port.index)
                 && !self.drivers.multi_buffer.contains(&port.vlan_on.unwrap_or(port.index))
@@ -363,6 +388,7 @@ impl Session {
 
     /// Reads the blockers and applies them to the accelerator; returns whether they differ from before.
     fn update_blockers(&mut self) -> bool {
+        self.follow_members();
         // Where VLANs can't be read, nothing about interfaces can, which keeps everything.
         let ports = blockers::with_vlans(&self.ports).unwrap_or_else(|_| self.ports.clone());
         let there = |port: &Port| ports.iter().find(|there| there.index == port.index);
@@ -377,6 +403,7 @@ impl Session {
         if !self.is_by_xdp() {
             guards.retain(|guard| !guard.is_met_by_tc(&ports));
         }
+        guards.extend(self.refused.iter().map(|(port, why)| blockers::refused_member(port, why)));
         let (policy, consent) = self.pass_established(&mut guards);
         guards.sort();
         let drivers = self.survey_drivers();
@@ -389,7 +416,8 @@ impl Session {
                 self.accelerator.set_established(family, true);
             }
         }
-        for port in &ports {
+        self.withhold_members(&ports, &guards, deaf);
+        for port in ports.iter().filter(|port| !matches!(port.bridging, Bridging::Member(_))) {
             for family in [Family::V4, Family::V6] {
                 let mut guards = guards.iter().filter(|guard| !guard.is_passed);
                 let from = guards.clone().any(|guard| guard.blocks_from(port, family));
@@ -416,7 +444,9 @@ impl Session {
 
     /// Adopts interfaces that have come back with the name of one that is gone, by the same path.
     fn adopt_returned(&mut self) -> Vec<(String, Result<(), fast::Error>)> {
-        let is_gone = |port: &&Port| self.accelerator.mode(port.index).is_none();
+        let is_gone = |port: &&Port| {
+            self.accelerator.mode(port.index).is_none() && !self.accelerator.is_bridge(port.index)
+        };
         let gone: Vec<Port> = self.ports.iter().filter(is_gone).cloned().collect();
         if gone.is_empty() || !self.adopts_returned() {
             return Vec::new();
@@ -425,13 +455,20 @@ impl Session {
         self.not_adopted.retain(|index| links.iter().any(|link| link.index == *index));
         let mut returned = Vec::new();
         for old in gone {
-            let is_free = |link: &Link| self.accelerator.mode(link.index).is_none();
+            let is_free = |link: &Link| {
+                let is_bridge = matches!(&link.kind, LinkKind::Other(kind) if kind == "bridge");
+                let is_like = is_bridge == (old.bridging == Bridging::Bridge);
+                is_like && self.accelerator.mode(link.index).is_none()
+            };
             let is_tried = |link: &Link| self.not_adopted.contains(&link.index);
             let comes_back = |link: &&Link| link.name == old.name && is_free(link) && !is_tried(link);
             let Some(link) = links.iter().find(comes_back) else { continue };
             let number = self.numbers.get(&old.index).copied().unwrap_or_default();
             self.report_progress();
-            let adopted = self.accelerator.adopt_again(link.index, self.mode, number);
+            let adopted = match old.bridging {
+                Bridging::Bridge => self.accelerator.adopt_bridge(link.index),
+                _ => self.accelerator.adopt_again(link.index, self.mode, number),
+            };
             self.report_progress();
             match adopted {
                 Ok(()) => self.replace_port(&old, link),
@@ -472,7 +509,8 @@ impl Session {
         match changed {
             Ok(()) => {
                 self.mode = Mode::Tc;
-                self.ports.iter_mut().for_each(|port| port.own = Some(OwnHook::Tc));
+                let with_programs = self.ports.iter_mut().filter(|port| port.own.is_some());
+                with_programs.for_each(|port| port.own = Some(OwnHook::Tc));
                 self.undelivered.clear();
             }
             Err(_) => {
@@ -539,7 +577,8 @@ impl Session {
         if !self.is_by_xdp() {
             return DriverSurvey::default();
         }
-        let here = self.ports.iter().filter(|port| !self.gone.contains(&port.index));
+        let is_here = |port: &&Port| port.bridging != Bridging::Bridge && !self.gone.contains(&port.index);
+        let here = self.ports.iter().filter(is_here);
         DriverSurvey::of(here.map(|port| port.index), &self.undelivered)
     }
 
@@ -568,6 +607,7 @@ fn blocks_all(guards: &[Blocker], ports: &[Port], deaf: &BTreeSet<u32>) -> bool 
         let is_deaf = deaf.contains(&port.vlan_on.unwrap_or(port.index));
         !is_deaf && !of_xdp.iter().any(|guard| guard.blocks_to(port, family))
     };
+    let ports = &blockers::routed_ports(ports);
     let forwards = |family| {
         let mut pairs = ports.iter().flat_map(|from| ports.iter().map(move |to| (from, to)));
         pairs.any(|(from, to)| from.index != to.index && arrives(from, family) && leaves(to, family))

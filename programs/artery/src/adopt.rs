@@ -26,7 +26,7 @@ use crate::output::{LogFormat, print_stdout};
 use crate::signals::EarlyHangup;
 use anyhow::Context as _;
 use artery_adopt::Established;
-use artery_adopt::blockers::{self, Blocker, Port};
+use artery_adopt::blockers::{self, Blocker, Bridging, Port};
 use artery_adopt::fast::{self, Accelerator, Mode};
 use artery_device::Interface;
 use clap::Args;
@@ -220,6 +220,11 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         options.established == WhichEstablished::None || options.path != Some(Path::Graph),
         "--established and --path graph: a graph translates no addresses; use --path xdp or tc"
     );
+    let has_bridge = ports.iter().any(|port| port.bridging == Bridging::Bridge);
+    anyhow::ensure!(
+        options.path != Some(Path::Graph) || !has_bridge,
+        "--path graph: a graph has no bridge's members; use --path xdp or tc"
+    );
     anyhow::ensure!(
         ports.iter().all(|port| port.index != LOOPBACK),
         "lo: the loopback forwards nothing; name ports that packets come by, which --dry-run shows"
@@ -310,8 +315,9 @@ fn refusal(error: &fast::Error, is_verbose: bool) -> String {
 }
 
 fn ports(names: &[String]) -> anyhow::Result<Vec<Port>> {
+    let unread = "can't read which interfaces there are";
     if names.is_empty() {
-        return blockers::ethernet_ports().context("can't read which interfaces there are");
+        return blockers::with_members(&blockers::ethernet_ports().context(unread)?).context(unread);
     }
     let mut ports = Vec::<Port>::new();
     for name in names {
@@ -321,7 +327,7 @@ fn ports(names: &[String]) -> anyhow::Result<Vec<Port>> {
         let is_new = |port: &Port| ports.iter().all(|other| other.index != port.index);
         ports.extend(port.filter(is_new));
     }
-    Ok(ports)
+    blockers::with_members(&ports).context(unread)
 }
 
 fn measure(time: Duration) -> anyhow::Result<Option<Measured>> {

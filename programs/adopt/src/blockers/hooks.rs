@@ -59,6 +59,34 @@ pub(super) fn guards() -> io::Result<Vec<Blocker>> {
     Ok(guards)
 }
 
+/// The hooks of bridges that frames for a bridge, or from it, come by; and how modules of the older ebtables
+/// are named, where the kernel does not list hooks.
+const BRIDGE_FAMILY: u8 = 7;
+const BRIDGE_HOOKS: [(u32, &str); 4] = [(0, "prerouting"), (1, "input"), (3, "output"), (4, "postrouting")];
+const MODULES: &str = "/proc/modules";
+const EBTABLES: &str = "ebtable_";
+/// Functions there that change nothing of packets that no rule of iptables is about (`br_netfilter`).
+const KNOWN_OF_BRIDGES: [&str; 3] = ["br_nf_", "nf_ct_bridge_", "ip_sabotage_in"];
+
+/// What keeps traffic of bridges: tables of the older ebtables, BPF programs, modules of others.
+pub(super) fn of_bridges() -> io::Result<Vec<Blocker>> {
+    let mut guards = Vec::new();
+    for (hook, name) in BRIDGE_HOOKS {
+        for body in netlink::dump_of_netfilter(GET_HOOKS, &encode_request(BRIDGE_FAMILY, hook))? {
+            let function = Attributes::after_header(FIXED, &body)?.text(FUNCTION).unwrap_or_default();
+            if !KNOWN_OF_BRIDGES.iter().any(|start| function.starts_with(start)) {
+                guards.extend(guard(&body, &format!("{name} of bridges"))?);
+            }
+        }
+    }
+    let modules = std::fs::read_to_string(MODULES).unwrap_or_default();
+    if guards.is_empty() && modules.lines().any(|line| line.starts_with(EBTABLES)) {
+        let what = "ebtables: the kernel has tables of it".to_owned();
+        guards.push(Blocker::new(BlockerKind::Hook, what, "shown by: ebtables-legacy -L".to_owned()));
+    }
+    Ok(guards)
+}
+
 /// The functions of the kernel's own at a hook of a family: none where the kernel does not list them.
 pub(super) fn functions(family: Family, hook: u32) -> io::Result<Vec<String>> {
     let number = if family == Family::V4 { 2 } else { 10 };

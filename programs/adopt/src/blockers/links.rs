@@ -1,7 +1,8 @@
 //! What interfaces say of themselves and of each other: masters, XDP programs, interfaces on top of others.
 use super::netlink::{self, Attributes, u16_at, u32_at};
-use super::{Blocker, BlockerKind, Direction, Family, OwnHook, Port, sysctl};
+use super::{Blocker, BlockerKind, Bridging, Direction, Family, OwnHook, Port, sysctl};
 use netlink_sys::protocols::NETLINK_ROUTE;
+use std::collections::BTreeMap;
 use std::io;
 
 const GET_LINK: u16 = 18;
@@ -30,6 +31,9 @@ const LOOPBACK: u32 = 8;
 /// Kinds of interfaces that take packets for the address of the one that they are on, and those that may.
 const SHARING: [&str; 2] = ["ipvlan", "ipvtap"];
 const MACVLANS: [&str; 2] = ["macvlan", "macvtap"];
+
+/// The kind of bridges.
+const BRIDGE: &str = "bridge";
 
 /// An interface, as it says.
 struct Link {
@@ -88,17 +92,42 @@ fn and_vlans(ports: &[Port], links: Vec<Link>) -> Vec<Port> {
     known.into_iter().chain(links.into_iter().map(Port::from).filter(is_new).filter(is_on_one)).collect()
 }
 
+/// Ports, with the members of bridges among them, which have their programs.
+pub fn with_members(ports: &[Port]) -> io::Result<Vec<Port>> {
+    Ok(and_members(ports, dump_links()?))
+}
+
+fn and_members(ports: &[Port], links: Vec<Link>) -> Vec<Port> {
+    let is_bridge =
+        |index: u32| ports.iter().any(|port| port.index == index && port.bridging == Bridging::Bridge);
+    let bridge_of = |link: &Link| link.master.filter(|master| is_bridge(*master));
+    let bridges: BTreeMap<u32, u32> =
+        links.iter().filter_map(|link| Some((link.index, bridge_of(link)?))).collect();
+    let bridging = |index: u32| bridges.get(&index).map(|bridge| Bridging::Member(*bridge));
+    let known = ports.iter().map(|port| {
+        let own = if port.bridging == Bridging::Bridge { Bridging::Bridge } else { Bridging::None };
+        Port { bridging: bridging(port.index).unwrap_or(own), ..port.clone() }
+    });
+    let is_new = |port: &Port| ports.iter().all(|other| other.index != port.index);
+    let members = links.into_iter().map(Port::from).filter(is_new).filter_map(|port| {
+        let bridging = bridging(port.index)?;
+        Some(Port { bridging, ..port })
+    });
+    known.chain(members).collect()
+}
+
 impl From<Link> for Port {
     fn from(link: Link) -> Port {
         let vlan_on = link.lower.filter(|_| link.kind == "vlan");
-        Port { index: link.index, name: link.name, vlan_on, own: None }
+        let bridging = if link.kind == BRIDGE { Bridging::Bridge } else { Bridging::None };
+        Port { index: link.index, name: link.name, vlan_on, own: None, bridging }
     }
 }
 
 /// What keeps traffic of these ports.
 pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     let mut guards = of_links(&dump_links()?, ports);
-    guards.extend(find_narrow(ports)?);
+    guards.extend(find_narrow(&super::routed_ports(ports))?);
     Ok(guards)
 }
 
@@ -165,9 +194,8 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Blocker> {
     for port in ports {
         let Some(link) = links.iter().find(|link| link.index == port.index) else { continue };
         guards.extend((!link.is_ethernet).then(|| of_header(port)));
-        guards.extend(
-            link.master.map(|master| of_master(port, links.iter().find(|link| link.index == master))),
-        );
+        let master = link.master.filter(|master| port.bridging != Bridging::Member(*master));
+        guards.extend(master.map(|master| of_master(port, links.iter().find(|link| link.index == master))));
         guards.extend(
             link.program
                 .as_ref()
@@ -233,7 +261,7 @@ mod tests {
 
     fn said(bodies: &[Vec<u8>], own: Option<OwnHook>) -> Vec<(String, Direction)> {
         let links: Vec<_> = bodies.iter().map(|body| Link::read(body).unwrap()).collect();
-        let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own };
+        let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own, bridging: Bridging::None };
         let guards = of_links(&links, &[port]);
         guards.into_iter().map(|guard| (guard.what, guard.direction)).collect()
     }
@@ -292,8 +320,15 @@ mod tests {
         let links = [link(2, "wan", "", &[]), link(3, "eth0.7", "vlan", &[number(LOWER, 2)])];
         let links = links.into_iter().chain([link(4, "eth1.7", "vlan", &[number(LOWER, 9)])]);
         let links = links.map(|body| Link::read(&body).unwrap()).collect();
-        let eth0 = Port { index: 2, name: "eth0".into(), vlan_on: None, own: Some(OwnHook::Xdp) };
-        let vlan = Port { index: 3, name: "eth0.7".into(), vlan_on: Some(2), own: None };
+        let eth0 = Port {
+            index: 2,
+            name: "eth0".into(),
+            vlan_on: None,
+            own: Some(OwnHook::Xdp),
+            bridging: Bridging::None,
+        };
+        let vlan =
+            Port { index: 3, name: "eth0.7".into(), vlan_on: Some(2), own: None, bridging: Bridging::None };
         let renamed = Port { name: "wan".into(), ..eth0.clone() };
         assert_eq!(and_vlans(&[eth0], links), [renamed, vlan]);
     }

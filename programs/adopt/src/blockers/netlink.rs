@@ -202,7 +202,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> io::Result<u32> {
         .ok_or_else(nonsense)
 }
 
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> io::Result<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> io::Result<u16> {
     bytes
         .get(at..)
         .and_then(|rest| rest.first_chunk())
@@ -225,17 +225,17 @@ pub(crate) mod written {
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
-    pub(in crate::blockers) use super::encode_attribute as attribute;
-    pub(in crate::blockers) fn name(kind: u16, text: &str) -> Vec<u8> {
+    pub(crate) use super::encode_attribute as attribute;
+    pub(crate) fn name(kind: u16, text: &str) -> Vec<u8> {
         attribute(kind, &[text.as_bytes(), &[0]].concat())
     }
-    pub(in crate::blockers) fn number(kind: u16, value: u32) -> Vec<u8> {
+    pub(crate) fn number(kind: u16, value: u32) -> Vec<u8> {
         attribute(kind, &value.to_ne_bytes())
     }
-    pub(in crate::blockers) fn big_endian(kind: u16, value: u32) -> Vec<u8> {
+    pub(crate) fn big_endian(kind: u16, value: u32) -> Vec<u8> {
         attribute(kind, &value.to_be_bytes())
     }
-    pub(in crate::blockers) fn nested(kind: u16, attributes: &[Vec<u8>]) -> Vec<u8> {
+    pub(crate) fn nested(kind: u16, attributes: &[Vec<u8>]) -> Vec<u8> {
         attribute(kind | 0x8000, &attributes.concat())
     }
 

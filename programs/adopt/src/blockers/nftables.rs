@@ -75,6 +75,18 @@ pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     Ok(guards)
 }
 
+/// Chains for bridged frames that those for a bridge pass through, too.
+pub(super) fn of_bridges() -> io::Result<Vec<Blocker>> {
+    let dormant = names_of_dormant_tables(&dump_objects(GET_TABLE)?)?;
+    let mut guards = Vec::new();
+    for body in dump_objects(GET_CHAIN)? {
+        if let Some(chain) = Chain::read(&body)?.filter(|chain| !dormant.contains(&chain.table())) {
+            guards.extend(chain.find_bridge_blocker());
+        }
+    }
+    Ok(guards)
+}
+
 /// Rules that established connections do not go past: they change how connections are tracked, or give
 /// packets to others.
 pub(super) fn find_unpassed() -> io::Result<Vec<Blocker>> {
@@ -225,6 +237,21 @@ impl Chain {
             }
         }
     }
+    /// What it keeps of bridges, if it is for bridged frames.
+    fn find_bridge_blocker(&self) -> Option<Blocker> {
+        let hook = match (self.family, self.hook) {
+            (BRIDGE, 0) => "prerouting",
+            (BRIDGE, 1) => "input",
+            // Those are bridged.
+            (BRIDGE, 2) => return None,
+            (BRIDGE, 3) => "output",
+            (BRIDGE, 4) => "postrouting",
+            (BRIDGE, _) => "of an unknown number",
+            _ => return None,
+        };
+        let is_open = self.accepts && self.rules == 0 && self.kind != "nat";
+        (!is_open).then(|| Blocker::new(BlockerKind::Nftables, self.in_words(hook), self.remedy()))
+    }
     fn in_words(&self, hook: &str) -> String {
         let (family, table, name) = (family_name(self.family), &self.table, &self.name);
         let kind = if self.kind == "filter" { String::new() } else { format!("type {}, ", self.kind) };
@@ -306,6 +333,7 @@ fn family_name(family: u8) -> &'static str {
         INET => "inet",
         IPV4 => "ip",
         NETDEV => "netdev",
+        BRIDGE => "bridge",
         IPV6 => "ip6",
         _ => "of another family",
     }
@@ -334,7 +362,13 @@ mod tests {
     use super::*;
 
     fn ports() -> Vec<Port> {
-        let port = |(index, name): (u32, &str)| Port { index, name: name.into(), vlan_on: None, own: None };
+        let port = |(index, name): (u32, &str)| Port {
+            index,
+            name: name.into(),
+            vlan_on: None,
+            own: None,
+            bridging: Default::default(),
+        };
         [(2, "eth0"), (3, "eth1"), (4, "wan")].map(port).to_vec()
     }
 

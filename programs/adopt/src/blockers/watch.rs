@@ -92,7 +92,8 @@ impl BlockerWatch {
 }
 
 fn polled(ports: &[Port]) -> Vec<Blocker> {
-    let mut guards = sysctl::guards(ports);
+    let routed = &super::routed_ports(ports);
+    let mut guards = sysctl::guards(routed);
     guards.extend(offloads::find_blockers(ports));
     guards.extend(iptables::guards());
     guards.extend(
@@ -101,7 +102,7 @@ fn polled(ports: &[Port]) -> Vec<Blocker> {
     guards.extend(
         hooks::guards().unwrap_or_else(|error| vec![Blocker::unreadable("the hooks of netfilter", &error)]),
     );
-    guards.extend(links::find_narrow(ports).unwrap_or_default());
+    guards.extend(links::find_narrow(routed).unwrap_or_default());
     let ports = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
     guards.extend(traffic_control::programs(ports));
     guards

@@ -1,6 +1,9 @@
 //! The accelerator: programs at interfaces, and the tables that they read, kept in step with the mirror.
+mod bridges;
 mod established;
 mod sink;
+
+pub use bridges::FdbEntry;
 
 use super::capture::{CaptureRings, Captured};
 use super::decide::{ForwardDecision, ForwardingTables, decide_frame};
@@ -22,6 +25,7 @@ use artery_l3::router::ReversePath;
 use artery_lpm::{Fib4Fast, Fib6};
 use artery_rcu::{Domain, Reader};
 use artery_wire::EtherAddr;
+use bridges::Bridges;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,6 +102,7 @@ pub struct Accelerator {
     multi_buffer: BTreeSet<u32>,
     /// What interfaces demand of sources; IPv4 from others is left to the kernel.
     reverse_paths: BTreeMap<u32, ReversePath>,
+    bridges: Bridges,
     own: BTreeSet<IpAddr>,
     /// Loads that have begun, one within another.
     loads: u32,
@@ -129,6 +134,7 @@ impl Accelerator {
             members: BTreeMap::new(),
             free_ports: (0..ROUTED).collect(),
             reverse_paths: BTreeMap::new(),
+            bridges: Bridges::default(),
             exclusions: [Exclusion::Nothing, Exclusion::Nothing],
             withheld: BTreeSet::new(),
             established: [false; 2],
@@ -225,7 +231,7 @@ impl Accelerator {
     }
 
     fn load_for(&self, link: u32, port: u32, mode: Mode) -> Result<OwnedFd, Error> {
-        load_program(link, mode, self.hook_of(mode), &self.assemble_program(port, mode))
+        load_program(link, mode, self.hook_of(mode), &self.assemble_program(link, port, mode))
     }
 
     fn hook_of(&self, mode: Mode) -> Hook {
@@ -363,7 +369,8 @@ impl Accelerator {
         self.memory.port_counters(number)
     }
 
-    /// What was sent to each adopted interface, by VLANs on it, too.
+    /// What was sent to each adopted interface, by VLANs on it, too. Of a bridge it is known what was sent to
+    /// all its members together.
     pub fn deliveries(&self) -> Vec<(u32, Deliveries)> {
         let deliveries = |(link, attached): (&u32, &AttachedPort)| {
             let carrier = |member: &RoutedPort| member.carrier.map(|(carrier, _)| carrier);
@@ -373,7 +380,8 @@ impl Accelerator {
             let sent = by_it.map(|port| self.memory.sent_frames(port)).sum();
             (*link, Deliveries { sent, dropped: self.memory.dropped_frames(attached.port) })
         };
-        self.attached.iter().map(deliveries).collect()
+        let is_own = |(link, _): &(&u32, &AttachedPort)| self.bridges.bridge_of(**link).is_none();
+        self.attached.iter().filter(is_own).map(deliveries).chain(self.bridge_deliveries()).collect()
     }
 
     /// Frames that went to the kernel by policy, or because the driver of the other port does not send.
@@ -438,15 +446,16 @@ impl Accelerator {
     /// The program of an interface, for who measures it.
     pub fn program(&self, link: u32) -> Option<Vec<Instruction>> {
         let AttachedPort { port, mode, .. } = self.attached.get(&link)?;
-        Some(self.assemble_program(*port, *mode))
+        Some(self.assemble_program(link, *port, *mode))
     }
 
-    fn assemble_program(&self, port: u32, mode: Mode) -> Vec<Instruction> {
+    fn assemble_program(&self, link: u32, port: u32, mode: Mode) -> Vec<Instruction> {
         let (Fib { arrays: ipv4, room: list_bytes, .. }, Fib { arrays: ipv6, room: fib6_bytes, .. }) =
             (&self.ipv4.current, &self.ipv6.current);
         let fibs = Fibs { ipv4, list_bytes: *list_bytes, ipv6, fib6_bytes: *fib6_bytes };
         let capture = self.capture.as_ref();
-        build_program(&self.memory, &fibs, mode.program_hook(), port, capture, mode.host_port())
+        let bridge = self.bridges.number_by_member(link);
+        build_program(&self.memory, &fibs, mode.program_hook(), port, capture, mode.host_port(), bridge)
     }
 
     /// Replaces the program of each interface. Programs are loaded in parallel, as the kernel verifies each
@@ -455,7 +464,7 @@ impl Accelerator {
         let loaded = thread::scope(|scope| {
             let start = |(link, attached): (&u32, &AttachedPort)| {
                 let (link, mode, hook) = (*link, attached.mode, self.hook_of(attached.mode));
-                let instructions = self.assemble_program(attached.port, mode);
+                let instructions = self.assemble_program(link, attached.port, mode);
                 scope.spawn(move || load_program(link, mode, hook, &instructions))
             };
             let loading: Vec<_> = self.attached.iter().map(start).collect();
@@ -488,7 +497,12 @@ impl Accelerator {
 
     /// Whether packets of a family that come by an interface, one that was adopted or a VLAN of one, are
     /// forwarded where routes lead on, if only those of established connections.
+    ///
+    /// Those that come by a member of a bridge are the bridge's.
     pub fn is_forwarding(&self, family: Family, link: u32) -> bool {
+        if let Some(bridge) = self.bridges.bridge_of(link) {
+            return self.bridges.is_receiving(link) && self.is_forwarding(family, bridge);
+        }
         let flags = self.port_flags(link);
         self.members.contains_key(&link)
             && match family {
@@ -510,6 +524,7 @@ impl Accelerator {
                 && self.loads == 0
                 && !self.has_old_programs
                 && !self.withheld.contains(&(is_v6, link))
+                && self.bridges.may_forward(link, self.members.get(&link).map(|member| member.mac))
         };
         let [ipv4_ports, ipv6_ports] = self.by_ports;
         let [only4, only6] = self.established;
@@ -523,12 +538,23 @@ impl Accelerator {
             ipv4_ports,
             ipv6_ports,
             reverse_path: reverse_path.unwrap_or_default(),
-            multi_buffer: self.multi_buffer.contains(&carrier.map_or(link, |(carrier, _)| carrier)),
+            multi_buffer: self.sends_multi_buffer(carrier.map_or(link, |(carrier, _)| carrier)),
+        }
+    }
+
+    /// Whether the driver of an interface, or of all members of a bridge, transmits multi-buffer frames.
+    fn sends_multi_buffer(&self, link: u32) -> bool {
+        match self.bridges.number(link) {
+            Some(_) => self.bridges.members(link).all(|member| self.multi_buffer.contains(&member)),
+            None => self.multi_buffer.contains(&link),
         }
     }
 
     /// The port that an interface has, or gets, if it is adopted or a VLAN of one that is.
     fn join_port(&mut self, link: &Link) -> Option<(u32, Option<(u32, u16)>)> {
+        if let Some(number) = self.bridges.number(link.index) {
+            return Some((number, None));
+        }
         if let Some(attached) = self.attached.get(&link.index) {
             return Some((attached.port, None));
         }
@@ -545,6 +571,8 @@ impl Accelerator {
 
     /// An interface is gone, and its program with it: one that comes back is another.
     fn remove_attached(&mut self, index: u32) {
+        self.remove_bridge(index);
+        self.remove_bridge_member(index);
         if let Some(attached) = self.attached.remove(&index) {
             self.memory.unset_device(attached.port);
             self.free_ports.insert(attached.port);

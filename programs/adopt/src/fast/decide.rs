@@ -1,5 +1,6 @@
 //! What becomes of a frame: the one decision, in plain code.
 use super::decide_flow::{FlowHeaders, FlowMatch, NewTuple, match_flow};
+use super::fdb::NEVER_AGES;
 use super::layout::*;
 use super::memory::Memory;
 use artery_lpm::{Fib4FastReader, Fib6Reader, NO_GROUP};
@@ -117,7 +118,10 @@ fn parse_frame(
     if first < ETHERNET + IPV4 {
         return Err(cut_short(frame, first));
     }
+    let bridge = memory.fdb.as_ref().and_then(|fdb| fdb.bridge(port));
+    let (port_of_member, port) = (port, bridge.unwrap_or(port));
     let (port, network, ether_type) = match word(12) {
+        0x8100 if bridge.is_some() => return Err(Reason::OtherVlan),
         0x8100 if first < ETHERNET + TAG + IPV4 => return Err(cut_short(frame, first)),
         0x8100 => {
             let vlan = usize::from(word(14) & 0xfff);
@@ -133,8 +137,24 @@ fn parse_frame(
     if frame[..6] != address[..6] {
         return Err(Reason::OtherAddress);
     }
+    if bridge.is_some() {
+        check_source(memory, port_of_member, frame)?;
+    }
     let flags = record[PORT_FLAGS].load(Acquire);
     Ok((ReceivedFrame { port, flags, network, first }, ether_type))
+}
+
+/// Whether a bridge knows the source of a frame at a member, and need not see the frame to renew its entry.
+/// Notes nothing, as programs do.
+fn check_source(memory: &Memory, member: u32, frame: &[u8]) -> Result<(), Reason> {
+    let source = std::array::from_fn(|n| frame[6 + n]);
+    let found = memory.fdb.as_ref().and_then(|fdb| fdb.find(member, source));
+    let (stamp, interval) = found.ok_or(Reason::NotLearned)?;
+    let now = memory.lease.tick().unwrap_or(u64::MAX);
+    match stamp == NEVER_AGES || now.wrapping_sub(stamp) < interval {
+        true => Ok(()),
+        false => Err(Reason::Renewal),
+    }
 }
 
 /// Why a frame goes to the kernel whose first buffer has not all headers.

@@ -15,8 +15,18 @@ pub(super) struct EgressInterface {
     pub(super) mac: EtherAddr,
     pub(super) mtu: u32,
     pub(super) vlan: Option<u16>,
-    pub(super) device: u32,
+    /// None for a bridge, whose forwarding database says for each neighbor which member it is.
+    pub(super) device: Option<u32>,
     pub(super) port: u32,
+}
+
+/// A member of a bridge that frames leave by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EgressMember {
+    pub(super) device: u32,
+    pub(super) mtu: u32,
+    /// Why nothing leaves by it.
+    pub(super) withheld: Option<Withheld>,
 }
 
 #[derive(Debug)]
@@ -31,6 +41,10 @@ pub(super) struct HopTable {
     entries: HashMap<NeighborKey, HopEntry>,
     macs: HashMap<NeighborKey, EtherAddr>,
     exits: HashMap<u32, EgressInterface>,
+    /// By the bridge and the address: the member that an address is behind.
+    fdb: HashMap<(u32, EtherAddr), u32>,
+    /// Members of bridges that are in state forwarding.
+    members: HashMap<u32, EgressMember>,
     /// Interfaces by which packets of a family (IPv6 if true) don't leave.
     withheld: HashMap<(bool, u32), Withheld>,
     /// Interfaces by which IPv4 leaves also where it came in.
@@ -46,6 +60,8 @@ impl HopTable {
             entries: HashMap::new(),
             macs: HashMap::new(),
             exits: HashMap::new(),
+            fdb: HashMap::new(),
+            members: HashMap::new(),
             withheld: HashMap::new(),
             returning: HashSet::new(),
             // Hop 0 is never ready: neighbors share it when the array is full.
@@ -102,6 +118,33 @@ impl HopTable {
         }
     }
 
+    /// Notes which member of a bridge an address is behind, or that it is not known.
+    pub(super) fn set_fdb(&mut self, memory: &Memory, bridge: u32, mac: EtherAddr, member: Option<u32>) {
+        let before = match member {
+            Some(member) => self.fdb.insert((bridge, mac), member),
+            None => self.fdb.remove(&(bridge, mac)),
+        };
+        if before != member {
+            self.change_where(memory, |key, known| key.0 == bridge && known == Some(&mac));
+        }
+    }
+
+    /// Notes how frames leave by a member of a bridge, or that none do.
+    pub(super) fn set_member(
+        &mut self,
+        memory: &Memory,
+        (bridge, member): (u32, u32),
+        exit: Option<EgressMember>,
+    ) {
+        let before = match exit {
+            Some(exit) => self.members.insert(member, exit),
+            None => self.members.remove(&member),
+        };
+        if before != exit {
+            self.change_all(memory, bridge);
+        }
+    }
+
     /// Leaves packets of a family (IPv6 if true) that would go out by an interface to the
     /// kernel, or no longer.
     pub(super) fn set_withheld(&mut self, memory: &Memory, key: (bool, u32), why: Option<Withheld>) {
@@ -123,8 +166,31 @@ impl HopTable {
     }
 
     fn change_all(&mut self, memory: &Memory, link: u32) {
-        let there: Vec<NeighborKey> = self.entries.keys().filter(|key| key.0 == link).copied().collect();
+        self.change_where(memory, |key, _| key.0 == link);
+    }
+
+    /// Writes the hops again of neighbors for which something holds, by their link addresses.
+    fn change_where(&mut self, memory: &Memory, holds: impl Fn(&NeighborKey, Option<&EtherAddr>) -> bool) {
+        let is_meant = |key: &&NeighborKey| holds(key, self.macs.get(*key));
+        let there: Vec<NeighborKey> = self.entries.keys().filter(is_meant).copied().collect();
         there.into_iter().for_each(|key| self.unset_changed(memory, key));
+    }
+
+    /// The device that frames to a link address leave by, and the most bytes of a packet; or why none do, if
+    /// that is known.
+    fn find_device(
+        &self,
+        link: u32,
+        mac: EtherAddr,
+        exit: &EgressInterface,
+    ) -> Result<(u32, u32), Option<Withheld>> {
+        if let Some(device) = exit.device {
+            return Ok((device, exit.mtu));
+        }
+        let known = self.fdb.get(&(link, mac)).and_then(|member| self.members.get(member));
+        let member = known.ok_or(None::<Withheld>)?;
+        // What is longer the bridge would drop.
+        member.withheld.map_or(Ok((member.device, member.mtu.min(exit.mtu))), |why| Err(Some(why)))
     }
 
     /// The neighbors that packets were sent to since the last call.
@@ -149,12 +215,17 @@ impl HopTable {
         if let Some(why) = self.withheld.get(&(false, key.0)).or_else(by_v6) {
             return memory.withhold_hop(entry.at, *why);
         }
+        let (device, mtu) = match self.find_device(key.0, *mac, exit) {
+            Ok(found) => found,
+            Err(Some(why)) => return memory.withhold_hop(entry.at, why),
+            Err(None) => return,
+        };
         let hop = Hop {
             destination: *mac,
             source: exit.mac,
             vlan: exit.vlan,
-            mtu: exit.mtu,
-            device: exit.device,
+            mtu,
+            device,
             port: exit.port,
             // The kernel redirects packets of IPv6 whatever is set.
             returns: !is_v6 && self.returning.contains(&key.0),

@@ -42,7 +42,7 @@ pub(super) const SENT_COUNT: usize = 2;
 pub(super) const LOST_COUNT: usize = 4;
 /// Frames received and forwarded that are of established connections.
 pub(super) const ESTABLISHED_COUNT: usize = 5;
-pub(super) const REASON_COUNTS: usize = 8;
+pub(super) const REASON_COUNTS: usize = 6;
 const _: () = assert!(REASON_COUNTS + Reason::ALL.len() <= WORDS_OF_PORT);
 
 /// 64-bit words of the losses that the kernel's tracepoints report, for each port: the index of the interface
@@ -279,7 +279,7 @@ pub enum Reason {
     /// By the user's policy only packets of established connections are forwarded, and it is of none that is
     /// known.
     NotEstablished,
-    /// It renews the kernel's entry of its connection.
+    /// It renews the kernel's entry of its connection, or of its source in a bridge's forwarding database.
     Renewal,
     /// It may close its connection, or open it once more, or came behind one that may have.
     Closing,
@@ -290,11 +290,14 @@ pub enum Reason {
     Rule,
     /// It is of an established connection of TCP, and the kernel minds segments that are out of window.
     Window,
+    /// It arrived at a member of a bridge whose forwarding database does not have its source there, or the
+    /// member is not to forward.
+    NotLearned,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 24] = [
+    pub const ALL: [Reason; 25] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -319,6 +322,7 @@ impl Reason {
         Reason::OtherPort,
         Reason::Rule,
         Reason::Window,
+        Reason::NotLearned,
     ];
 
     /// Its name, as metrics have it.
@@ -348,6 +352,7 @@ impl Reason {
             Reason::OtherPort => "other-port",
             Reason::Rule => "rule",
             Reason::Window => "window",
+            Reason::NotLearned => "not-learned",
         }
     }
 
@@ -378,6 +383,7 @@ impl Reason {
             Reason::OtherPort => "at another port than its connection is forwarded at",
             Reason::Rule => "of a connection that a rule stands in the way of",
             Reason::Window => "of a connection of TCP whose windows the kernel must follow",
+            Reason::NotLearned => "its source is not known at that bridge member, or that forwards nothing",
         }
     }
 }

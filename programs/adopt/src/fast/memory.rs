@@ -1,4 +1,5 @@
 //! Arrays that programs of the kernel and this process share.
+use super::fdb::FdbTable;
 use super::flows::FlowTable;
 use super::layout::*;
 use artery_device::bpf::{self, Array, DeviceMap, Lease};
@@ -140,6 +141,8 @@ pub struct Memory {
     losses: Words<AtomicU64>,
     /// Flows of established connections, if any are forwarded past the user's policy.
     pub(super) flows: Option<FlowTable>,
+    /// Where sources are known to be, once there is a bridge.
+    pub(super) fdb: Option<FdbTable>,
 }
 
 /// What was counted, of all processors together.
@@ -210,6 +213,7 @@ impl Memory {
             counts: Words::new(&arrays, "counts", MOST_PROCESSORS * COUNT_WORDS)?,
             losses: Words::new(&arrays, "losses", LOSS_WORDS)?,
             flows: None,
+            fdb: None,
             arrays,
         })
     }
@@ -219,6 +223,15 @@ impl Memory {
     pub(super) fn enable_flows(&mut self, seed: u32) -> Result<(), NoMemory> {
         if self.flows.is_none() {
             self.flows = Some(FlowTable::new(&self.arrays, seed)?);
+        }
+        Ok(())
+    }
+
+    /// Makes room for the forwarding databases of bridges, which programs of their members look up. The seed
+    /// is mixed into hashes.
+    pub(super) fn enable_fdb(&mut self, seed: u32) -> Result<(), NoMemory> {
+        if self.fdb.is_none() {
+            self.fdb = Some(FdbTable::new(&self.arrays, seed)?);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Through all of it `R7` is where the frame begins, `R8` where it ends, and `R9` where its IP header begins;
 //! once the next hop is known `R6` is that. What else must outlive a stage is on the stack. Places in arrays
 //! are cut to the arrays' sizes, which are powers of two, so that the verifier sees that they stay inside.
+mod bridge;
 mod copy;
 mod count;
 mod flow;
@@ -116,6 +117,8 @@ struct ProgramWriter<'a> {
     port: u32,
     capture: Option<&'a CaptureRings>,
     host_port: Option<u32>,
+    /// The number of the bridge that the port is a member of: what arrives is the bridge's.
+    bridge: Option<u32>,
     /// Where frames go to the kernel, by reason.
     to_kernel: Vec<Label>,
     /// Where a packet's group, in `R0`, is known.
@@ -171,7 +174,8 @@ impl ProgramWriter<'_> {
 }
 
 /// The program for a hook of a port. It also copies frames if there is room for copies. With a `host_port`,
-/// the index of an interface, frames that would be forwarded go there unchanged.
+/// the index of an interface, frames that would be forwarded go there unchanged. With a `bridge`, the number
+/// of one, the port is its member.
 pub(super) fn build_program(
     memory: &Memory,
     fibs: &Fibs<'_>,
@@ -179,6 +183,7 @@ pub(super) fn build_program(
     port: u32,
     capture: Option<&CaptureRings>,
     host_port: Option<u32>,
+    bridge: Option<u32>,
 ) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let to_kernel = Reason::ALL.iter().map(|_| a.label()).collect();
@@ -192,6 +197,7 @@ pub(super) fn build_program(
         port,
         capture,
         host_port,
+        bridge,
         to_kernel,
         found,
         cut_short,

@@ -12,6 +12,7 @@ use memory::SharedArrays;
 use program::{Fibs, ProgramHook};
 use std::sync::Arc;
 
+mod bridges;
 mod established;
 mod shortages;
 
@@ -150,12 +151,22 @@ impl Rig {
     ///
     /// With `has_flows` they forward only packets of established connections.
     fn with(seed: u64, capture: Option<CaptureRings>, has_flows: bool) -> Rig {
+        Rig::make(seed, capture, has_flows, None)
+    }
+
+    /// One in which all ports but the first are members of a bridge of this number.
+    fn make(seed: u64, capture: Option<CaptureRings>, has_flows: bool, bridge: Option<u32>) -> Rig {
         let mut random = Random(seed);
         // Every second seed runs as on kernels before 5.16, whose maps are small.
         let most = if seed.is_multiple_of(2) { u32::MAX as usize } else { 4 << 20 };
         let mut memory = Memory::with_arrays(SharedArrays::with_maps_of(most)).unwrap();
         if has_flows {
             memory.enable_flows(random.next() as u32).unwrap();
+        }
+        if bridge.is_some() {
+            memory.enable_fdb(seed as u32).unwrap();
+            let fdb = memory.fdb.as_mut().unwrap();
+            (1..3).for_each(|member| fdb.set_bridge(member, bridge));
         }
         memory.lease.renew_for_good().unwrap();
         ports(&memory, &mut random, has_flows);
@@ -204,8 +215,8 @@ impl Rig {
         };
         let load = |at, hook| {
             let load = |port| {
-                let capture = capture.as_ref();
-                let instructions = program::build_program(&memory, &fibs, at, port, capture, None);
+                let (capture, bridge) = (capture.as_ref(), bridge.filter(|_| port > 0));
+                let instructions = program::build_program(&memory, &fibs, at, port, capture, None, bridge);
                 let refusal = || bpf::verdict(hook, &instructions);
                 bpf::load(hook, &instructions).unwrap_or_else(|error| panic!("{error}: {}", refusal()))
             };
@@ -402,7 +413,7 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
     let is_met = |reason: &&Reason| match reason {
         Reason::Changing | Reason::Stale => false,
         Reason::MultiBuffer => takes_buffers,
-        Reason::NotEstablished | Reason::Renewal | Reason::Closing => false,
+        Reason::NotEstablished | Reason::Renewal | Reason::Closing | Reason::NotLearned => false,
         Reason::OtherPort | Reason::Rule | Reason::Window => false,
         _ => true,
     };

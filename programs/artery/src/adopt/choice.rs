@@ -2,6 +2,7 @@
 //! left to the kernel.
 use super::Path;
 use super::facts::Facts;
+use artery_adopt::blockers::Bridging;
 
 /// The paths that do for some ports.
 pub(crate) struct Choice {
@@ -32,6 +33,9 @@ impl Choice {
     /// Why a port does not go by XDP, unless the user has chosen the path.
     pub(crate) fn why(&self, facts: &Facts) -> Option<String> {
         let (port, why) = self.obstacle.as_ref()?;
+        if facts.port.bridging == Bridging::Bridge {
+            return None;
+        }
         let own = || facts.xdp_obstacle();
         own().or_else(|| Some(format!("as {port}, since all ports go by one path: {why}")))
     }

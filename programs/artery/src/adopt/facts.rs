@@ -1,6 +1,6 @@
 //! What a port is, and what its driver can do.
 use artery_adopt::MOST_MTU_OF_A_BUFFER;
-use artery_adopt::blockers::Port;
+use artery_adopt::blockers::{Bridging, Port};
 use artery_device::{
     Channels, Interface, XdpFeatures, channels, joining_offload, strips_tags, survey, xdp_features,
 };
@@ -21,6 +21,8 @@ pub(crate) struct Facts {
     pub(crate) channels: Option<Channels>,
     /// The port that it is a VLAN on, if that is adopted, too: its program forwards for the VLAN.
     pub(crate) carrier: Option<String>,
+    /// The bridge that it is a member of, if that is adopted.
+    pub(crate) bridge: Option<String>,
 }
 
 impl Facts {
@@ -39,6 +41,11 @@ impl Facts {
             joining: joining_offload(&interface).ok().flatten(),
             channels: channels(&interface).ok(),
             carrier: carrier.map(|carrier| carrier.name.clone()),
+            bridge: match port.bridging {
+                Bridging::Member(bridge) => others.iter().find(|other| other.index == bridge),
+                _ => None,
+            }
+            .map(|bridge| bridge.name.clone()),
             port,
         })
     }
@@ -66,6 +73,10 @@ impl Facts {
     /// Why programs of XDP would not do for it, or would make it slower than the kernel.
     pub(crate) fn xdp_obstacle(&self) -> Option<String> {
         let (name, driver) = (&self.port.name, self.driver());
+        if self.port.bridging == Bridging::Bridge {
+            // Its members have the programs.
+            return None;
+        }
         let runs_none = self.features.is_some_and(|features| !features.redirects);
         if self.port.vlan_on.is_some() && self.carrier.is_none() {
             return Some(
@@ -96,6 +107,9 @@ impl Facts {
 
     /// A note on XDP at this port, where no obstacle is known.
     pub(crate) fn xdp_note(&self, processors: u32) -> Option<String> {
+        if self.port.bridging == Bridging::Bridge {
+            return None;
+        }
         let (name, driver) = (&self.port.name, self.driver());
         if let Some((lack, remedy)) = self.lacks_queues_for_xdp(processors) {
             return Some(format!("{name}: {lack} ({remedy})"));
@@ -129,6 +143,7 @@ impl Facts {
     /// What becomes by XDP of frames that lie in several buffers.
     pub(crate) fn multi_buffer(&self) -> MultiBuffer {
         match self.features {
+            _ if self.port.bridging == Bridging::Bridge => MultiBuffer::Never,
             _ if self.mtu <= MOST_MTU_OF_A_BUFFER => MultiBuffer::Never,
             None => MultiBuffer::Unknown,
             Some(features) if !features.receives_multi_buffer => MultiBuffer::NotReceived,
@@ -184,7 +199,7 @@ impl Facts {
 
 #[cfg(test)]
 pub(crate) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> Facts {
-    let port = Port { index, name: name.to_owned(), vlan_on: None, own: None };
+    let port = Port { index, name: name.to_owned(), vlan_on: None, own: None, bridging: Default::default() };
     Facts {
         port,
         driver: "ice".to_owned(),
@@ -194,6 +209,7 @@ pub(crate) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> 
         mtu: 1500,
         channels: None,
         carrier: None,
+        bridge: None,
     }
 }
 

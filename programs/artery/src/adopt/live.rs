@@ -16,7 +16,7 @@ use crate::output::Output;
 use crate::sandbox::confine_adopt;
 use crate::signals::EarlyHangup;
 use anyhow::{Context as _, ensure};
-use artery_adopt::blockers::{Blocker, Port};
+use artery_adopt::blockers::{Blocker, Bridging, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::mirror;
@@ -224,10 +224,18 @@ fn log_refusal(voice: Output, cause: &fast::Error, said: &str) {
 fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Choice, voice: Output) {
     for facts in facts {
         let name = &facts.port.name;
+        if facts.port.bridging == Bridging::Bridge {
+            let said = format!("{name}: a bridge, by its members");
+            voice.log_event("port", &said, &[("port", name)]);
+        }
         let Some(mode) = session.accelerator().mode(facts.port.index) else { continue };
         let path = Wanted::from(mode);
         let words = path.in_words();
-        let why = choice.why(facts).map_or_else(String::new, |why| format!(": {why}"));
+        let why = match (&facts.bridge, choice.why(facts)) {
+            (Some(bridge), _) => format!(", with {bridge}, whose member it is"),
+            (None, Some(why)) => format!(": {why}"),
+            (None, None) => String::new(),
+        };
         voice.log_event("port", &format!("{name}: {words}{why}"), &[("port", name), ("path", path.name())]);
     }
     for facts in carried {
@@ -363,7 +371,8 @@ fn answer(session: &mut Session, captures: &mut Captures, began: Instant, questi
 
 /// What the service manager shows.
 fn summary(session: &Session) -> String {
-    let names: Vec<&str> = session.ports().iter().map(|port| port.name.as_str()).collect();
+    let is_routed = |port: &&Port| !matches!(port.bridging, Bridging::Member(_));
+    let names: Vec<&str> = session.ports().iter().filter(is_routed).map(|port| port.name.as_str()).collect();
     let guards = session.blockers().len();
     let kept = if guards == 0 { String::new() } else { format!("; guards that keep traffic: {guards}") };
     format!("forwarding between {}{kept}", names.join(", "))

@@ -2,7 +2,7 @@
 use super::Findings;
 use super::facts::Facts;
 use super::share::{BASIS, Measured};
-use artery_adopt::blockers::{Blocker, Direction, Port};
+use artery_adopt::blockers::{Blocker, Bridging, Direction, Port};
 use artery_adopt::kernel::Family;
 use serde_json::{Value, json};
 
@@ -45,12 +45,29 @@ fn port(facts: &Facts, findings: &Findings) -> String {
         rates.map_or(["-".to_owned(), "-".to_owned()], |rates| rates.map(|rate| format!("{rate:.0}")));
     let mut text =
         row([name, driver, facts.xdp(), findings.choice.best().name(), ipv4, ipv6, &received, &sent]);
+    if let Some(bridge) = &facts.bridge {
+        text += &format!("    adopted with {bridge}, whose member it is\n");
+    }
+    if facts.port.bridging == Bridging::Bridge {
+        text += &format!("    {}\n", by_members(name, findings));
+    }
     if let Some(carrier) = &facts.carrier {
         text += &format!("    adopted with {carrier}, whose VLAN it is\n");
     } else if let Some(why) = findings.choice.why(facts) {
         text += &format!("    {why}\n");
     }
     text
+}
+
+/// The members that packets of a bridge arrive and leave by.
+fn by_members(bridge: &str, findings: &Findings) -> String {
+    let is_member = |facts: &&Facts| facts.bridge.as_deref() == Some(bridge);
+    let names: Vec<&str> =
+        findings.ports.iter().filter(is_member).map(|facts| facts.port.name.as_str()).collect();
+    match names.is_empty() {
+        true => "a bridge without members".to_owned(),
+        false => format!("a bridge, by its members: {}", names.join(", ")),
+    }
 }
 
 /// Packets received and sent by an interface, in a second.
@@ -112,7 +129,9 @@ fn percent((least, most): (f64, f64)) -> String {
 }
 
 fn ports(findings: &Findings) -> Vec<&Port> {
-    findings.ports.iter().map(|facts| &facts.port).collect()
+    // What arrives at members of bridges, and is routed, arrives at the bridge.
+    let is_routed = |facts: &&Facts| !matches!(facts.port.bridging, Bridging::Member(_));
+    findings.ports.iter().filter(is_routed).map(|facts| &facts.port).collect()
 }
 
 /// The same as one object.

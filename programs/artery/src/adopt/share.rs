@@ -181,6 +181,7 @@ mod tests {
             name: name.into(),
             vlan_on: None,
             own: None,
+            bridging: Default::default(),
         });
         let share = |guards: &[Blocker]| measured.share(Family::V4, &ports.each_ref(), guards);
         let guard = |port, direction, kind| Blocker {

@@ -213,7 +213,7 @@ fn ports(session: &Session, kernel: &Sample) -> Vec<PortStatus> {
             LinkKind::Vlan { parent, .. } if own.is_none() => Some(parent),
             _ => None,
         };
-        let port = Port { index, name: link.name.clone(), vlan_on, own: None };
+        let port = Port { index, name: link.name.clone(), vlan_on, own: None, bridging: Default::default() };
         let carrier = vlan_on.and_then(|carrier| links.get(&carrier)).map(|carrier| carrier.name.clone());
         ports.push(PortStatus::of(session, &port, carrier, counted, kernel));
     }
@@ -233,7 +233,12 @@ impl PortStatus {
         kernel: &Sample,
     ) -> PortStatus {
         let below = port.vlan_on.unwrap_or(port.index);
-        let path = session.accelerator().mode(below).map_or("", |mode| Path::from(mode).name());
+        let accelerator = session.accelerator();
+        let mode = accelerator.mode(below).or_else(|| {
+            // A bridge has no program; its members have.
+            accelerator.bridge_members(below).find_map(|member| accelerator.mode(member))
+        });
+        let path = mode.map_or("", |mode| Path::from(mode).name());
         let reasons = Reason::ALL.iter().zip(counted.kernel);
         let interface = kernel.of_interface(&port.name);
         // Besides blockers there are rules, and requirements on sources.

@@ -65,11 +65,18 @@ impl Sink for Accelerator {
             self.memory.set_vlan(carrier, vlan, Some(port));
             Some(carrier)
         });
+        if self.bridges.bridge_of(index).is_some() {
+            // Frames leave by it as the bridge sends them, and by no route of its own.
+            self.bridges.set_member_link(index, link.mtu, is_up);
+            self.review_member(index);
+            return self.hops.set_exit(&self.memory, index, None);
+        }
+        let is_bridge = self.bridges.number(index).is_some();
         let exit = device.filter(|_| is_up).map(|device| EgressInterface {
             mac,
             mtu: link.mtu,
             vlan: carrier.map(|(_, vlan)| vlan),
-            device,
+            device: (!is_bridge).then_some(device),
             port,
         });
         self.hops.set_exit(&self.memory, index, exit);

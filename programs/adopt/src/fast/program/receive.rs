@@ -48,18 +48,27 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, ipv4: Label, ipv6: Label) {
         }
     }
 
-    w.store_number(Slot::Port, w.port as i32);
+    w.store_number(Slot::Port, w.bridge.unwrap_or(w.port) as i32);
     w.store_number(Slot::Tag, 0);
-    w.a.value(R2, w.memory.arrays.descriptor("ports"), w.port as i32 * 4 * PORT_WORDS as i32);
+    point_to_record(w);
     w.a.set(R9, R7);
     w.a.compute(Add, R9, 14);
     w.a.jump(meet);
 
     w.a.place(tagged);
-    write_tagged(w);
+    match w.bridge {
+        // VLANs on a bridge, or on a member, are the kernel's.
+        Some(_) => w.a.jump(w.to_kernel(Reason::OtherVlan)),
+        None => write_tagged(w),
+    }
 
     w.a.place(meet);
     check_address(w);
+    if w.bridge.is_some() {
+        bridge::check_source(w);
+        point_to_record(w);
+        w.a.load(Size::Half, R5, R7, 12);
+    }
     if w.at == ProgramHook::Tc {
         store_rest(w);
     }
@@ -67,6 +76,12 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, ipv4: Label, ipv6: Label) {
     w.a.jump_if(Equal, R5, in_network_order(0x0800), ipv4);
     w.a.jump_if(Equal, R5, in_network_order(0x86dd), ipv6);
     w.a.jump(w.to_kernel(Reason::OtherProtocol));
+}
+
+/// `R2` = the record of the port that untagged frames are of.
+fn point_to_record(w: &mut ProgramWriter<'_>) {
+    let port = w.bridge.unwrap_or(w.port);
+    w.a.value(R2, w.memory.arrays.descriptor("ports"), port as i32 * 4 * PORT_WORDS as i32);
 }
 
 /// Where the frame begins and ends, from what the kernel says of it.

@@ -45,8 +45,8 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
             write_addresses(w, 0);
             set_priority(w);
             write_tag(w, failed);
+            // The interface that carries the frame: of a bridge a member, of a VLAN what it is on.
             w.a.load(Size::Word, R1, R6, 4 * HOP_PORTS as i16);
-            w.a.compute(ShiftRight, R1, 16);
             w.a.compute(And, R1, MOST_PORTS as i32 - 1);
             w.a.compute(ShiftLeft, R1, 4);
             w.a.value(R2, w.memory.arrays.descriptor("ports"), 0);
