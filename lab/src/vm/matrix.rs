@@ -40,8 +40,17 @@ const FORWARDING: [&str; 19] = [
 const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
-/// Tests with something beside an adopted port.
-const BESIDE: [&str; 4] = ["beside-vrf", "beside-bond", "beside-flowtable", "beside-wireguard"];
+/// Tests with bonds, or with something beside an adopted port.
+const BESIDE: [&str; 8] = [
+    "beside-vrf",
+    "adopt-bond",
+    "adopt-bond-xdp",
+    "adopt-bond-xor",
+    "adopt-bond-lacp",
+    "adopt-bond-arp",
+    "beside-flowtable",
+    "beside-wireguard",
+];
 /// What runs at every change.
 const SLICE: [&str; 6] = ["programs", "adopt", "vlan", "adopt-kill", "router", "up"];
 

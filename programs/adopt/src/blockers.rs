@@ -26,7 +26,7 @@ pub(crate) use bridges::refused_member;
 pub use connection_rules::pass_by_rules;
 pub use links::{ethernet_ports, port, with_members, with_vlans};
 pub use notes::notes;
-pub use offloads::find_tag_strippers;
+pub use offloads::find_blockers_of_xdp;
 pub(crate) use sysctl::{balances_by_ports, number as setting, sends_redirects};
 pub use tracking::{EstablishedPath, pass_established};
 pub use watch::BlockerWatch;

@@ -254,7 +254,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let mut choice = Choice::of(&facts, options.path);
     let mut notes = verify(&ports, &mut choice, options)?;
     match choice.best().is_xdp() {
-        true => guards.extend(blockers::find_tag_strippers(&ports)),
+        true => guards.extend(blockers::find_blockers_of_xdp(&ports)),
         false => guards.retain(|guard| !guard.is_met_by_tc(&ports)),
     }
     notes.extend(notes_on_xdp(&facts, choice.best()));

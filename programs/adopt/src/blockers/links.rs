@@ -208,6 +208,16 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Blocker> {
     guards
 }
 
+/// Those of these ports that are bonds. If they can't be read, nothing about interfaces can.
+pub(super) fn find_bonds(ports: &[Port]) -> Vec<Port> {
+    if ports.is_empty() {
+        return Vec::new();
+    }
+    let links = dump_links().unwrap_or_default();
+    let is_bond = |port: &&Port| links.iter().any(|link| link.index == port.index && link.kind == "bond");
+    ports.iter().filter(is_bond).cloned().collect()
+}
+
 fn of_header(port: &Port) -> Blocker {
     let what = format!("frames of {} have no Ethernet header", port.name);
     let remedy = format!("shown by: ip -d link show dev {}; adopt Ethernet ports", port.name);

@@ -1,17 +1,29 @@
-//! What a card does to frames before programs see them: VLAN tags that it takes off XDP does not see.
-use super::{Blocker, BlockerKind, Direction, OwnHook, Port};
+//! What becomes of frames before programs of XDP see them, or would have become: VLAN tags that a card takes
+//! off, and members of a bond.
+use super::{Blocker, BlockerKind, Direction, OwnHook, Port, links};
 use artery_device::{DeviceError, Interface, strips_tags};
 
 /// What keeps traffic of ports that have a program.
 pub(super) fn find_blockers(ports: &[Port]) -> Vec<Blocker> {
     let by_xdp: Vec<Port> = ports.iter().filter(|port| port.own == Some(OwnHook::Xdp)).cloned().collect();
-    find_tag_strippers(&by_xdp)
+    find_blockers_of_xdp(&by_xdp)
 }
 
 /// What keeps traffic of ports that are forwarded by XDP, or would be.
-pub fn find_tag_strippers(by_xdp: &[Port]) -> Vec<Blocker> {
+pub fn find_blockers_of_xdp(by_xdp: &[Port]) -> Vec<Blocker> {
     let strips = |port: &Port| Interface::find(&port.name).and_then(|found| strips_tags(&found));
-    by_xdp.iter().filter_map(|port| tag_blocker(port, strips(port))).collect()
+    let of_tags = by_xdp.iter().filter_map(|port| tag_blocker(port, strips(port)));
+    of_tags.chain(links::find_bonds(by_xdp).iter().map(bond_blocker)).collect()
+}
+
+/// A program of XDP at a bond runs at all its members, also at those that the bond does not receive by.
+fn bond_blocker(port: &Port) -> Blocker {
+    let what = format!(
+        "{} is a bond, and XDP would forward what arrives at members that it does not receive by",
+        port.name
+    );
+    let remedy = format!("shown by: ip -d link show master {}; adopt it by tc", port.name);
+    Blocker::new(BlockerKind::Offload, what, remedy).at_port(port.index, Direction::In)
 }
 
 /// One that is gone, or does not say, takes nothing off.

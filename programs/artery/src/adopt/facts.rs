@@ -70,6 +70,11 @@ impl Facts {
         matches!(self.driver.as_str(), "veth" | "tun" | "netkit")
     }
 
+    /// Whether it is a bond, whose members each run a program of XDP that it has.
+    fn is_bond(&self) -> bool {
+        self.driver == "bonding"
+    }
+
     /// Why programs of XDP would not do for it, or would make it slower than the kernel.
     pub(crate) fn xdp_obstacle(&self) -> Option<String> {
         let (name, driver) = (&self.port.name, self.driver());
@@ -88,6 +93,12 @@ impl Facts {
             return Some(format!(
                 "frames from {driver} come with checksums and segments unfinished, which XDP would lose"
             ));
+        }
+        if self.is_bond() {
+            return Some(
+                "it is a bond, and XDP would forward what arrives at members that it does not receive by"
+                    .to_owned(),
+            );
         }
         if runs_none {
             return Some(format!("{driver} does not run XDP programs itself"));
@@ -237,6 +248,8 @@ mod tests {
         );
         let stripping = Facts { strips_tags: true, ..ice(Some(all)) };
         assert!(stripping.xdp_obstacle().unwrap().contains("'ethtool -K eth0 rxvlan off'"));
+        let bond = Facts { driver: "bonding".to_owned(), ..ice(Some(all)) };
+        assert!(bond.xdp_obstacle().unwrap().contains("members that it does not receive by"));
         let joining = Facts { joining: Some("rx-gro-hw"), ..ice(Some(all)) };
         assert!(joining.xdp_obstacle().unwrap().contains("'--path xdp' is faster"));
         let mut vlan = example(3, "eth0.7", Some(all));

@@ -82,8 +82,13 @@ end_programs() {
 
 # The line as start.sh made it, whatever a row did to it.
 restore_line() {
-    for link in veb0 vrf1 bond0 wg0 eth2.10; do ip link del $link 2>/dev/null; done
-    for link in wg0 eth0.10; do ip -n b link del $link 2>/dev/null; done
+    for link in veb0 vrf1 bond0 m1 m3 wg0 eth2.10; do ip link del $link 2>/dev/null; done
+    for link in wg0 eth0.10 br0 bond1; do ip -n b link del $link 2>/dev/null; done
+    if ! ip -n b address show dev eth0 | grep -q 10.0.2.2; then
+        ip -n b link set eth0 up
+        ip -n b address add 10.0.2.2/24 dev eth0
+        ip -n b address add 2001:db8:2::2/64 dev eth0 nodad
+    fi
     nft flush ruleset 2>/dev/null
     for port in eth1 eth2; do
         ip link set $port nomaster mtu 1500 2>/dev/null

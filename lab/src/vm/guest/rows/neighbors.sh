@@ -1,4 +1,4 @@
-# Rows about what may be beside an adopted port and keeps traffic with the kernel: nothing may be lost.
+# Rows about bonds, and about what may be beside an adopted port and keeps traffic with the kernel: nothing may be lost.
 
 # stays_with_kernel ADDRESS…: pings to b and TCP to the first address lose nothing, and all go by the kernel.
 stays_with_kernel() {
@@ -27,17 +27,194 @@ row_beside_vrf() {
     stays_with_kernel 10.0.2.2 2001:db8:2::2
 }
 
-row_beside_bond() {
+# share_of COMMAND…: runs it, and sets $share to what of it the kernel forwarded itself, and $past to what went past it.
+share_of() {
+    share_before=$(($(ipv4_by_kernel) + $(ipv6_by_kernel)))
+    past_before=$(forwarded_past_kernel)
+    "$@"
+    by_kernel=$(($(ipv4_by_kernel) + $(ipv6_by_kernel) - share_before))
+    past=$(($(forwarded_past_kernel) - past_before))
+    share="$past past the kernel, $by_kernel by it"
+}
+
+# mostly_past COMMAND…: the same, and at most a few percent go by the kernel; three tries, as programs are loaded slowly here.
+mostly_past() {
+    for try in 1 2 3; do
+        sleep $try
+        share_of "$@"
+        if [ $((by_kernel * 100)) -le $((past * few)) ] && [ $past -gt 0 ]; then return 0; fi
+    done
+    artery handler state | jq -c '.ports[] | [.name, .path, .ipv4, .ipv6, .received, .sent, .kernel]' || true
+    fail "$share: $*"
+}
+
+# make_bond MODE OPTIONS…: bond0 has eth2, or $first, and one end of a veth, whose other end is in b.
+make_bond() {
     modprobe bonding max_bonds=0 || skip "this kernel has no bonding"
     ip address flush dev eth2
-    ip link add bond0 type bond mode active-backup miimon 100
-    ip link set eth2 down
-    ip link set eth2 master bond0
+    ip link add m1 type veth peer name m2 netns b
+    ip link add bond0 type bond mode "$@"
+    for member in ${first:-eth2} m1; do
+        ip link set $member down
+        ip link set $member master bond0
+    done
     ip link set bond0 up
     ip address add 10.0.2.1/24 dev bond0
-    ip address add 2001:db8:2::1/64 dev bond0
+    ip address add 2001:db8:2::1/64 dev bond0 nodad
+}
+
+# Gives b's addresses to an interface that has both their ends: $1.
+b_uses() {
+    ip -n b address flush dev eth0
+    for member in ${their_first:-eth0} m2; do
+        ip -n b link set $member down
+        ip -n b link set $member master $1
+        ip -n b link set $member up
+    done
+    ip -n b link set $1 up
+    ip -n b address add 10.0.2.2/24 dev $1
+    ip -n b address add 2001:db8:2::2/64 dev $1 nodad
+    ip -n b route replace default via 10.0.2.1
+    ip -n b route replace default via 2001:db8:2::1
+}
+
+# answers_at_backup: how many of 50 answers of b to a pass that the switch sends to the member m1.
+answers_at_backup() {
+    mac=$(cat /sys/class/net/bond0/address)
+    ip netns exec b bridge fdb replace $mac dev m2 master static sticky
+    got=$(answers a 10.0.2.2 50)
+    ip netns exec b bridge fdb del $mac dev m2 master
+    echo "${got:-0}"
+}
+
+# nothing_at_backup: none passes.
+nothing_at_backup() {
+    got=$(answers_at_backup)
+    [ $got = 0 ] || fail "$got of 50 answers pass that arrive at the member which the bond does not use"
+}
+
+# One switch behind both members; the second is the backup, and what arrives there the kernel does not take.
+row_adopt_bond() {
+    modprobe bridge || skip "this kernel has no bridge"
+    make_bond active-backup miimon 100 primary eth2
+    ip -n b link add br0 type bridge
+    b_uses br0
     until_answers a 10.0.2.2
-    stays_with_kernel 10.0.2.2 2001:db8:2::2
+    # So it is by the kernel alone.
+    nothing_at_backup
+    until_answers a 10.0.2.2
+    start_adopt eth1 bond0
+    until_answers a 10.0.2.2 adopt
+    mostly_past all_answer a 100 10.0.2.2 2001:db8:2::2
+    shares=$share
+    nothing_at_backup
+    until_answers a 10.0.2.2 adopt
+    flow there 10.0.2.2
+    sleep 1.5
+    ip link set eth2 down
+    lost there
+    # The kernel sees after 100 ms that a member is down, and sends an announcement.
+    [ $gone -le 60 ] || fail "$gone of 600 pings are lost with a member"
+    [ "$(cat /sys/class/net/bond0/bonding/active_slave)" = m1 ] || fail "the other member is not in use"
+    mostly_past all_answer a 100 10.0.2.2
+    pass "$(paths); active-backup: $shares; nothing of the backup member passes; $gone pings lost with the other one"
+}
+
+# By XDP what arrives at a bond stays, since programs of members would forward what the bond does not take.
+row_adopt_bond_xdp() {
+    modprobe bridge || skip "this kernel has no bridge"
+    make_bond active-backup miimon 100 primary eth2
+    ip -n b link add br0 type bridge
+    b_uses br0
+    until_answers a 10.0.2.2
+    start adopt adopt --path xdp eth1 bond0
+    end=$(($(date +%s) + 90))
+    until grep -q "$started" $work/adopt.log || ! lives adopt; do
+        [ "$(date +%s)" -lt $end ] || fail "neither a success nor a refusal in 90 s"
+        sleep 0.2
+    done
+    lives adopt || pass "refused: $(tail -n 1 $work/adopt.log)"
+    until_answers a 10.0.2.2 adopt
+    sleep 2
+    all_answer a 100 10.0.2.2
+    nothing_at_backup
+    pass "$(paths); nothing passes that arrives at the member which the bond does not use"
+}
+
+row_adopt_bond_xor() {
+    make_bond balance-xor miimon 100 xmit_hash_policy layer3+4
+    ip -n b link add bond1 type bond mode balance-xor miimon 100 xmit_hash_policy layer3+4
+    b_uses bond1
+    until_answers a 10.0.2.2
+    start_adopt eth1 bond0
+    until_answers a 10.0.2.2 adopt
+    mostly_past all_answer a 100 10.0.2.2 2001:db8:2::2
+    ours=$(mbits a b 10.0.2.2)
+    [ $ours -gt 0 ] || fail "TCP carries nothing"
+    pass "$(paths); balance-xor: $share; TCP $ours Mbit/s"
+}
+
+# until_joined: both members are in the aggregator in use.
+until_joined() {
+    end=$(($(date +%s) + 60))
+    until [ "$(cat /sys/class/net/bond0/bonding/ad_num_ports)" = 2 ]; do
+        [ "$(date +%s)" -lt $end ] || fail "$(cat /sys/class/net/bond0/bonding/ad_num_ports) of 2 members are joined"
+        sleep 0.5
+    done
+    sleep 1
+}
+
+# lost_with_member: how many of 600 pings are lost when b takes the link of a member away; sets $gone.
+lost_with_member() {
+    until_joined
+    until_answers a 10.0.2.2
+    flow there 10.0.2.2
+    sleep 1.5
+    ip -n b link set m2 down
+    lost there
+    [ "$(cat /sys/class/net/bond0/bonding/ad_num_ports)" = 1 ] || fail "the member is still in use"
+}
+
+row_adopt_bond_lacp() {
+    # What joins the cards of a machine may keep LACPDUs, as bridges do.
+    first=m3
+    their_first=m4
+    ip link add m3 type veth peer name m4 netns b
+    make_bond 802.3ad miimon 100 lacp_rate fast xmit_hash_policy layer3+4
+    ip -n b link add bond1 type bond mode 802.3ad miimon 100 lacp_rate fast xmit_hash_policy layer3+4
+    b_uses bond1
+    lost_with_member
+    by_kernel_alone=$gone
+    ip -n b link set m2 up
+    until_joined
+    until_answers a 10.0.2.2
+    start_adopt eth1 bond0
+    until_answers a 10.0.2.2 adopt
+    mostly_past all_answer a 100 10.0.2.2 2001:db8:2::2
+    shares=$share
+    # Without LACPDUs for 3 s a member would leave.
+    sleep 4
+    lost_with_member
+    [ $gone -le $((by_kernel_alone + handful)) ] ||
+        fail "$gone pings are lost with a member, by the kernel alone $by_kernel_alone"
+    mostly_past all_answer a 100 10.0.2.2
+    pass "$(paths); 802.3ad: $shares; $gone pings lost with a member, by the kernel alone $by_kernel_alone"
+}
+
+row_adopt_bond_arp() {
+    modprobe bridge || skip "this kernel has no bridge"
+    make_bond active-backup arp_interval 200 arp_ip_target 10.0.2.2 arp_validate all
+    ip -n b link add br0 type bridge
+    b_uses br0
+    until_answers a 10.0.2.2
+    start_adopt eth1 bond0
+    until_answers a 10.0.2.2 adopt
+    failures() { awk '/Link Failure Count/ { sum += $4 } END { print sum + 0 }' /proc/net/bonding/bond0; }
+    before=$(failures)
+    mostly_past all_answer a 300 10.0.2.2
+    sleep 2
+    [ "$(failures)" = "$before" ] || fail "ARP monitoring lost a member: $before failures, then $(failures)"
+    pass "$(paths); ARP monitoring: $share; no member lost"
 }
 
 row_beside_flowtable() {
