@@ -6,7 +6,7 @@
 use crate::machine::Machine;
 use crate::output::{print, progress};
 use crate::program::{artery, checked, tool};
-use crate::results::{Align, Manner, Measurement, Table, json_lines, number};
+use crate::results::{Manner, Measurement, Table, json_lines, number};
 use anyhow::{Context as _, bail, ensure};
 use artery_engine::{RouterSettings, Sink};
 use artery_wire::build::{ether, ip4};
@@ -66,15 +66,7 @@ impl Report {
         self.notes.push(note.to_string());
     }
     fn print(&self) -> std::io::Result<()> {
-        let columns = [
-            ("work", Align::Left),
-            ("who", Align::Left),
-            ("median", Align::Right),
-            ("least", Align::Right),
-            ("greatest", Align::Right),
-            ("unit", Align::Left),
-        ];
-        let mut table = Table::new(&columns);
+        let mut table = Table::headed("work | who | median: | least: | greatest: | unit");
         for m in &self.measurements {
             let work = m.params.get("work").map_or("", String::as_str);
             table.row([work, &m.engine, &number(m.value), &number(m.min), &number(m.max), &m.unit]);

@@ -3,18 +3,13 @@
 //! A class lists its handlers as data; each wraps a function on the element's own type:
 //!
 //! ```
-//! # use artery_engine::{Handler, Read, Write, HandlerError, Simple, Context, Packet};
+//! # use artery_engine::{Handler, Show, Write, HandlerError, Simple, Context, Packet};
 //! # struct Counter { packets: u64 }
 //! # impl Simple for Counter {
 //! #     fn process(&mut self, p: Packet, _: &mut Context<'_>) -> Option<Packet> { Some(p) }
 //! # }
 //! static HANDLERS: &[Handler] = &[
-//!     Handler::read(
-//!         "count",
-//!         "packets seen so far",
-//!         &Read(|c: &mut Counter, _, _| Ok(c.packets.to_string())),
-//!     )
-//!     .sum(),
+//!     Handler::read("count", "packets seen so far", &Show(|c: &mut Counter| c.packets)).sum(),
 //!     Handler::write("reset", "sets the counts to zero", &Write(|c: &mut Counter, _, _| {
 //!         c.packets = 0;
 //!         Ok(())
@@ -26,6 +21,7 @@ use crate::element::Element;
 pub use crate::handler_error::HandlerError;
 use crate::resources::Resources;
 use std::any::Any;
+use std::fmt::Display;
 
 /// One handler of a class.
 pub struct Handler {
@@ -60,12 +56,11 @@ pub struct Handler {
 pub type Aside = fn(&Resources, &str, &str) -> Result<String, HandlerError>;
 
 impl Handler {
-    /// A handler that is read.
-    pub const fn read(name: &'static str, doc: &'static str, read: &'static dyn ReadCall) -> Handler {
+    const fn new(name: &'static str, doc: &'static str) -> Handler {
         Handler {
             name,
             doc,
-            read: Some(read),
+            read: None,
             write: None,
             takes_parameters: false,
             sums: false,
@@ -77,22 +72,13 @@ impl Handler {
             aside: None,
         }
     }
+    /// A handler that is read.
+    pub const fn read(name: &'static str, doc: &'static str, read: &'static dyn ReadCall) -> Handler {
+        Handler { read: Some(read), ..Handler::new(name, doc) }
+    }
     /// A handler that is written.
     pub const fn write(name: &'static str, doc: &'static str, write: &'static dyn WriteCall) -> Handler {
-        Handler {
-            name,
-            doc,
-            read: None,
-            write: Some(write),
-            takes_parameters: false,
-            sums: false,
-            joins: false,
-            once: false,
-            button: false,
-            sets: None,
-            private: false,
-            aside: None,
-        }
+        Handler { write: Some(write), ..Handler::new(name, doc) }
     }
     /// Makes it writable as well.
     pub const fn and_write(mut self, write: &'static dyn WriteCall) -> Handler {
@@ -164,6 +150,9 @@ pub struct RouterHandler {
 /// Reads from an element of type `E`: `(element, parameters, context)`.
 pub struct Read<E>(pub fn(&mut E, &str, &mut Context<'_>) -> Result<String, HandlerError>);
 
+/// Reads a value of an element of type `E`, which needs neither parameters nor the context.
+pub struct Show<E, T>(pub fn(&mut E) -> T);
+
 /// Writes to an element of type `E`: `(element, value, context)`.
 pub struct Write<E>(pub fn(&mut E, &str, &mut Context<'_>) -> Result<(), HandlerError>);
 
@@ -197,6 +186,17 @@ impl<E: Element> ReadCall for Read<E> {
         cx: &mut Context<'_>,
     ) -> Result<String, HandlerError> {
         (self.0)(downcast_element(element), text, cx)
+    }
+}
+
+impl<E: Element, T: Display + 'static> ReadCall for Show<E, T> {
+    fn call_handler(
+        &self,
+        element: &mut dyn Element,
+        _: &str,
+        _: &mut Context<'_>,
+    ) -> Result<String, HandlerError> {
+        Ok((self.0)(downcast_element(element)).to_string())
     }
 }
 

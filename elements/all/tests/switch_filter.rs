@@ -2,7 +2,7 @@
 use artery_elements::CLASSES;
 use artery_engine::{Bench, DropReason};
 use artery_wire::TcpFlags;
-use artery_wire::build::{ether, ip4};
+use artery_wire::build::{Ip4, ether, icmp_echo, ip4, ip6};
 use std::time::Duration;
 
 /// A switch of three ports, with these arguments.
@@ -132,26 +132,84 @@ fn frames_of_a_flow_behind_one_another_go_where_each_by_itself_does() {
     arp[12..14].copy_from_slice(&[8, 6]);
     let others = [frame(2, 1), frame(1, 66), frame(2, 77), frame(1, 2), arp];
     for (special, other) in (0..40).zip(others.iter().cycle()) {
-        let mut benches = [(); 2].map(|()| bench(rules));
         let came: Vec<Vec<u8>> =
             (0..40).map(|n| if n == special { other.clone() } else { frame(1, 1) }).collect();
-        let [at_once, each] = &mut benches;
-        // The first of them creates the state, the second joins it, and so on.
-        for _ in 0..3 {
-            let packets: Vec<_> = came.iter().map(|bytes| at_once.packet(bytes)).collect();
-            at_once.push_packets(0, packets);
-            came.iter().for_each(|bytes| each.push(0, bytes));
-        }
-        let outcomes = benches.each_mut().map(|bench| {
-            let frames = [0, 1, 2].map(|port| {
-                let frames = bench.drain_sent(port);
-                frames.iter().map(|frame| frame.data().to_vec()).collect::<Vec<_>>()
-            });
-            let states = bench.read("pf_worker", "states 0 -").unwrap();
-            let states: Vec<String> = states.lines().map(|line| line.to_string()).collect();
-            (frames, bench.read("drops", "").unwrap(), states)
+        go_where_each_by_itself_does(rules, &came);
+    }
+}
+
+/// Pushes frames into port 0 together, and one by one into another switch, and compares what becomes of them.
+#[track_caller]
+fn go_where_each_by_itself_does(rules: &str, came: &[Vec<u8>]) {
+    let mut benches = [(); 2].map(|()| bench(rules));
+    let [at_once, each] = &mut benches;
+    // The first of them creates the state, the second joins it, and so on.
+    for _ in 0..3 {
+        let packets: Vec<_> = came.iter().map(|bytes| at_once.packet(bytes)).collect();
+        at_once.push_packets(0, packets);
+        came.iter().for_each(|bytes| each.push(0, bytes));
+    }
+    let outcomes = benches.each_mut().map(|bench| {
+        let frames = [0, 1, 2].map(|port| {
+            let frames = bench.drain_sent(port);
+            frames.iter().map(|frame| frame.data().to_vec()).collect::<Vec<_>>()
         });
-        assert_eq!(outcomes[0], outcomes[1], "{special}");
+        let states = bench.read("pf_worker", "states 0 -").unwrap();
+        let states: Vec<String> = states.lines().map(|line| line.to_string()).collect();
+        (frames, bench.read("drops", "").unwrap(), states)
+    });
+    assert_eq!(outcomes[0], outcomes[1], "{came:x?}");
+}
+
+#[test]
+fn frames_of_all_kinds_in_a_batch_go_where_each_by_itself_does() {
+    let rules = "block in on em0 inet6 proto udp from port 66\nblock out on em1 inet6 from 2001:db8::7\n\
+                 block out on em2 inet proto icmp";
+    let four = |to, packet: Ip4| ether(station(to), station(0)).ip4(packet).bytes();
+    let six = |to, source: &str, port| {
+        let packet = ip6().src(source).dst("2001:db8::2").udp(port, 53);
+        ether(station(to), station(0)).ip6(packet).bytes()
+    };
+    let mut arp = four(1, ip4().udp(1, 2));
+    arp[12..14].copy_from_slice(&[8, 6]);
+    let mut wrong = four(1, ip4().udp(3, 4));
+    wrong[24] ^= 1;
+    let kinds = [
+        four(1, ip4().udp(1, 53)),
+        six(1, "2001:db8::1", 1),
+        arp,
+        six(1, "2001:db8::7", 1),
+        four(1, icmp_echo("10.0.0.1", "10.0.0.2", 1, 1)),
+        six(2, "2001:db8::7", 2),
+        four(2, icmp_echo("10.0.0.1", "10.0.0.2", 2, 1)),
+        six(1, "2001:db8::1", 66),
+        wrong,
+        four(1, ip4().options([1; 4]).udp(5, 53)),
+        six(1, "2001:db8::1", 2)[..60].to_vec(),
+        four(1, ip4().tcp(7, 80)),
+    ];
+    // Each of them begins some batch, and has each of the others before and behind it in some.
+    for (first, step) in (0..kinds.len()).flat_map(|first| [1, 5, 7, 11].map(|step| (first, step))) {
+        let came: Vec<Vec<u8>> = (0..24).map(|n| kinds[(first + n * step) % kinds.len()].clone()).collect();
+        go_where_each_by_itself_does(rules, &came);
+    }
+}
+
+#[test]
+fn rules_where_a_frame_leaves_see_what_rules_where_it_came_have_changed() {
+    let echo = |to: &str| ether(station(1), station(0)).ip4(icmp_echo("10.0.0.1", to, 1, 1)).bytes();
+    for (blocked, passes) in [("10.0.0.9", false), ("10.0.0.2", true)] {
+        let rules = format!(
+            "pass in on em0 inet proto icmp rdr-to 10.0.0.9\nblock out on em1 inet proto icmp to {blocked}"
+        );
+        let mut bench = bench(&rules);
+        for _ in 0..2 {
+            bench.push(0, echo("10.0.0.2"));
+            let left = bench.drain_sent(1);
+            let left: Vec<&[u8]> = left.iter().map(|frame| frame.data()).collect();
+            let expected = echo("10.0.0.9");
+            assert_eq!(left, if passes { vec![&expected[..]] } else { Vec::new() }, "{blocked}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 use super::balancer_worker::FlowBalancer;
 use super::exchange;
 use super::explain;
-use artery_engine::{Context, Handler, HandlerError, Read, Write};
+use artery_engine::{Context, Handler, HandlerError, Read, Show, Write};
 use artery_flow::FlowKey;
 use artery_flow::balance::Choice;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ pub(super) static HANDLERS: &[Handler] = &[
         "members",
         "members, a line each: `NAME ADDRESS[:PORT] [weight N]`, whether it is up, and whether it takes new \
          flows",
-        &Read(|b: &mut FlowBalancer, _, _| Ok(list_members(b))),
+        &Show(|b: &mut FlowBalancer| list_members(b)),
     ),
     Handler::write(
         "add_member",
@@ -36,21 +36,12 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "method",
         "how members are chosen",
-        &Read(|b: &mut FlowBalancer, _, _| Ok(b.shared.lock_members().settings().method.to_string())),
+        &Show(|b: &mut FlowBalancer| b.shared.lock_members().settings().method),
     )
     .and_write(&Write(|b: &mut FlowBalancer, text, cx| b.shared.set_method(text, now(cx))))
     .once(),
-    Handler::read(
-        "flows",
-        "flows that are remembered",
-        &Read(|b: &mut FlowBalancer, _, _| Ok(count_flows(b).to_string())),
-    )
-    .sum(),
-    Handler::read(
-        "counts",
-        "what was counted, a line each",
-        &Read(|b: &mut FlowBalancer, _, _| Ok(counters_text(b))),
-    ),
+    Handler::read("flows", "flows that are remembered", &Show(|b: &mut FlowBalancer| count_flows(b))).sum(),
+    Handler::read("counts", "what was counted, a line each", &Show(|b: &mut FlowBalancer| counters_text(b))),
     Handler::read(
         "explain_json",
         "`FLOW`, as IPRouter's takes it: which service a packet is for and which member gets it, a line of \

@@ -20,16 +20,24 @@ pub mod value;
 use artery_engine::RouterHandler;
 
 /// Declares the modules of elements and makes a list of their `CLASS`, of the name that is given first. In
-/// parentheses: modules that several elements of a group share.
+/// parentheses: modules that several elements of a group share; in brackets: classes that some of these
+/// modules have, where look-alike elements are data.
 #[macro_export]
 macro_rules! element_groups {
-    ($list:ident; $($group:ident $(($($part:ident),*))?: $($module:ident),* $(,)?;)*) => {
+    (
+        $list:ident;
+        $($group:ident $(($($part:ident),*))? $([$($table:ident :: $class:ident),*])?:
+            $($module:ident),* $(,)?;)*
+    ) => {
         // Files say `pub static CLASS`, which reads better and which the modules around them restrict.
         $(#[allow(unreachable_pub)]
         mod $group { $($(pub(crate) mod $part;)*)? $(pub(crate) mod $module;)* })*
 
         /// The classes of this crate.
-        pub const $list: &[&artery_engine::Class] = &[$($(&$group::$module::CLASS,)*)*];
+        pub const $list: &[&artery_engine::Class] = &[$(
+            $(&$group::$module::CLASS,)*
+            $($(&$group::$table::$class,)*)?
+        )*];
     };
 }
 

@@ -5,12 +5,12 @@ use super::shared::{FilterParts, SharedFilter};
 use super::worker::{WorkerFilter, link_header};
 use super::{answers, ask, header_check, interfaces, ports, runs};
 use artery_common::frame_filter::{
-    BLOCKED_OUT, FilterCommands, FilterContext, FilterPoint, FilterPort, FrameFilter, NO_WAY, RulesMaker,
-    SharedRules,
+    BLOCKED_IN, BLOCKED_OUT, FilterCommands, FilterContext, FilterPoint, FilterPort, FrameFilter, NO_WAY,
+    RulesMaker, SharedRules,
 };
 use artery_engine::{ArgError, Args, Batch, Context, DropReason, HandlerError, Packet, StartError};
 use artery_filter::dissect::HookContext;
-use artery_filter::engine::{ParsedKey, Passed, ReplyDirection, ReplyPacket, ThroughVerdict};
+use artery_filter::engine::{PacketView, ParsedKey, Passed, ReplyDirection, ReplyPacket, ThroughVerdict};
 use artery_filter::facts::{Direction, Interface, Tag};
 use artery_filter::names::InterfaceRecord;
 use artery_filter::states::StateId;
@@ -29,6 +29,8 @@ pub(crate) struct SwitchFilter {
     ingress: Came,
     /// Of the frames of a batch.
     keys: Vec<ParsedKey>,
+    /// What was parsed of those that are exceptions, in their order.
+    exceptions: Vec<PacketView>,
 }
 
 /// The ingress result of a frame.
@@ -37,6 +39,39 @@ struct Came {
     /// Its state, if that is what another is found by as it leaves.
     state: Option<StateId>,
     tag: Tag,
+    /// What was parsed of it, unless the filter may have changed it.
+    parsed: Option<ParsedFrame>,
+}
+
+/// What was parsed of a frame, which no later test parses again.
+#[derive(Clone, Copy)]
+struct ParsedFrame {
+    /// Length of its link header.
+    header: usize,
+    packet: PacketView,
+}
+
+/// The views of the frames of a batch; to be asked for in their order.
+struct BatchViews<'a> {
+    keys: std::slice::Iter<'a, ParsedKey>,
+    exceptions: std::slice::Iter<'a, PacketView>,
+}
+
+impl BatchViews<'_> {
+    /// The view of the frame with this key. Exceptions that are not asked for are passed over.
+    #[cold]
+    fn view_of(&mut self, key: &ParsedKey) -> Option<PacketView> {
+        if !key.is_exception() {
+            return Some(key.view());
+        }
+        loop {
+            let next = self.keys.next()?;
+            let view = if next.is_exception() { self.exceptions.next() } else { None };
+            if std::ptr::eq(next, key) {
+                return view.copied();
+            }
+        }
+    }
 }
 
 /// Bytes of a link header without tags.
@@ -129,7 +164,7 @@ pub fn of_file(
 
 impl SwitchFilter {
     pub(crate) fn new(half: WorkerFilter) -> SwitchFilter {
-        SwitchFilter { half, ingress: Came::default(), keys: Vec::new() }
+        SwitchFilter { half, ingress: Came::default(), keys: Vec::new(), exceptions: Vec::new() }
     }
 
     fn hook_context(&self, passage: &FilterContext<'_>) -> HookContext {
@@ -155,9 +190,12 @@ impl SwitchFilter {
     /// Parses the keys of untagged frames on ingress, and prefetches the memory of their
     /// states on both ports.
     fn parse_keys(&mut self, batch: &Batch) {
-        let SwitchFilter { half: WorkerFilter { filter, .. }, keys: glances, .. } = self;
+        let SwitchFilter { half: WorkerFilter { filter, .. }, keys: glances, exceptions, .. } = self;
         glances.clear();
-        glances.extend(batch.iter().map(|frame| filter.parse_key(frame_payload(frame), Direction::In)));
+        exceptions.clear();
+        glances.extend(batch.iter().map(|frame| {
+            filter.parse_key_and_view(frame_payload(frame), Direction::In, |view| exceptions.push(view))
+        }));
         filter.prefetch_states(glances);
     }
 
@@ -179,7 +217,8 @@ impl SwitchFilter {
         cx: &mut Context<'_>,
     ) {
         self.parse_keys(batch);
-        let glances = std::mem::take(&mut self.keys);
+        let (glances, exceptions) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.exceptions));
+        let mut views = BatchViews { keys: glances.iter(), exceptions: exceptions.iter() };
         let (mut last, mut leaves) = (NO_WAY, None);
         let each = batch.iter_mut().zip(&glances).zip(ways).filter(|(_, way)| **way < NO_WAY);
         for ((frame, glance), way) in each {
@@ -191,9 +230,9 @@ impl SwitchFilter {
                 Some(to) => self.half.filter.pass_through(|| frame_payload(frame), glance, (from, to)),
                 None => ThroughVerdict::Unknown,
             };
-            *way |= self.apply_verdict(through, frame, view, (port, last), cx);
+            *way |= self.apply_verdict(through, frame, view, (port, last), || views.view_of(glance), cx);
         }
-        self.keys = glances;
+        (self.keys, self.exceptions) = (glances, exceptions);
     }
 
     /// Tests frames that come in runs of one flow: the result for the first applies to the others.
@@ -219,7 +258,10 @@ impl SwitchFilter {
             }
             let filter = &mut self.half.filter;
             let to = leaves.filter(|_| header_check::has_good_checksum(frame_payload(frame)));
-            let glance = to.map(|to| (filter.parse_keys(frame_payload(frame), Direction::In), to));
+            let mut exception = None;
+            let mut parse =
+                |packet| filter.parse_keys_and_view(packet, Direction::In, |parsed| exception = Some(parsed));
+            let glance = to.map(|to| (parse(frame_payload(frame)), to));
             let through = match &glance {
                 Some((glance, to)) => filter.pass_through(|| frame_payload(frame), glance, (from, *to)),
                 None => ThroughVerdict::Unknown,
@@ -230,7 +272,8 @@ impl SwitchFilter {
                     behind.map(frame_payload).take_while(|packet| header_check::has_good_checksum(packet));
                 next += filter.pass_run(sound, glance, (from, *to));
             } else {
-                *way |= self.apply_verdict(through, frame, view, (port, last), cx);
+                let parsed = || exception.or_else(|| glance.map(|(glance, _)| glance.view()));
+                *way |= self.apply_verdict(through, frame, view, (port, last), parsed, cx);
             }
         }
     }
@@ -243,28 +286,89 @@ impl SwitchFilter {
         frame: &mut Packet,
         view: &switch::View,
         (from, to): (u16, u16),
+        parsed: impl FnOnce() -> Option<PacketView>,
         cx: &mut Context<'_>,
     ) -> u16 {
+        let untagged =
+            |packet: Option<PacketView>| packet.map(|packet| ParsedFrame { header: HEADER, packet });
         match through {
             ThroughVerdict::Passed => 0,
-            ThroughVerdict::Unknown => self.test_pair(frame, view, (from, to), cx),
-            ThroughVerdict::Entered(passed) => self.test_out(frame, passed, view, (from, to), cx),
+            ThroughVerdict::Unknown => self.test_both(frame, view, (from, to), untagged(parsed()), cx),
+            ThroughVerdict::Entered(Passed { state, tag, .. }) => {
+                self.ingress = Came { state, tag, parsed: untagged(parsed()) };
+                self.test_out(frame, view, (from, to), cx)
+            }
         }
     }
 
+    /// Tests a frame that was parsed on ingress, and if it passes, on egress.
+    fn test_both(
+        &mut self,
+        frame: &mut Packet,
+        view: &switch::View,
+        (from, to): (u16, u16),
+        parsed: Option<ParsedFrame>,
+        cx: &mut Context<'_>,
+    ) -> u16 {
+        self.ingress = Came { parsed, ..Came::default() };
+        if view.is_filtered_at(from)
+            && !self.test_parsed(frame, &FilterContext::on_ingress(view, from), parsed, cx)
+        {
+            return BLOCKED_IN;
+        }
+        if view.is_filtered_at(to) { self.test_out(frame, view, (from, to), cx) } else { 0 }
+    }
+
     /// Tests a frame on egress that has passed on ingress.
-    #[cold]
     fn test_out(
         &mut self,
         frame: &mut Packet,
-        passed: Passed,
         view: &switch::View,
         (from, to): (u16, u16),
         cx: &mut Context<'_>,
     ) -> u16 {
-        self.ingress = Came { state: passed.state, tag: passed.tag };
-        let passes = self.test_frame(frame, &FilterContext::on_egress(view, from, to), cx);
+        let passage = FilterContext::on_egress(view, from, to);
+        let passes = self.test_parsed(frame, &passage, self.ingress.parsed, cx);
         if passes { 0 } else { BLOCKED_OUT }
+    }
+
+    /// Tests a frame, of which this was parsed before.
+    fn test_parsed(
+        &mut self,
+        frame: &mut Packet,
+        passage: &FilterContext<'_>,
+        parsed: Option<ParsedFrame>,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let known = parsed.map(|parsed| parsed.header);
+        let Some(header) = known.or_else(|| link_header(frame.data())) else {
+            self.ingress = Came::default();
+            return true;
+        };
+        if !passage.was_filtered_in
+            && let Some(fault) = header_check::header_fault(frame.data().get(header..).unwrap_or_default())
+        {
+            self.half.filter.count_refused(fault);
+            return false;
+        }
+        let (mut at, is_in) = (self.hook_context(passage), passage.direction == switch::Direction::In);
+        let came = if passage.was_filtered_in { self.ingress } else { Came::default() };
+        if at.tag == Tag(0) {
+            at.tag = came.tag;
+        }
+        at.has_partial_checksum = frame.needs_checksum();
+        let mut packet = parsed.map(|parsed| parsed.packet);
+        let state = came.state.filter(|_| !is_in);
+        let tested = self.half.test_frame(frame, header, (at, state), &mut packet, cx);
+        if self.half.has_news() {
+            let answers = self.half.handle_events(cx);
+            answers.iter().for_each(|answer| self.send_reply(answer, frame.data(), header, passage, cx));
+        }
+        if let (true, Ok(passed)) = (passage.point == FilterPoint::Port(passage.from), &tested) {
+            let parsed = packet.map(|packet| ParsedFrame { header, packet });
+            self.ingress = Came { state: passed.state.filter(|_| is_in), tag: passed.tag, parsed };
+        }
+        tested.is_ok()
     }
 
     /// Sends the packets of the filter itself. On ingress there is none for the receiver, whose port the
@@ -311,28 +415,8 @@ impl FrameFilter for SwitchFilter {
     }
 
     fn test_frame(&mut self, frame: &mut Packet, passage: &FilterContext<'_>, cx: &mut Context<'_>) -> bool {
-        let Some(header) = link_header(frame.data()) else { return true };
-        if !passage.was_filtered_in
-            && let Some(fault) = header_check::header_fault(frame.data().get(header..).unwrap_or_default())
-        {
-            self.half.filter.count_refused(fault);
-            return false;
-        }
-        let (mut at, is_in) = (self.hook_context(passage), passage.direction == switch::Direction::In);
-        let came = if passage.was_filtered_in { self.ingress } else { Came::default() };
-        if at.tag == Tag(0) {
-            at.tag = came.tag;
-        }
-        at.has_partial_checksum = frame.needs_checksum();
-        let tested = self.half.test_frame(frame, header, at, came.state.filter(|_| !is_in), cx);
-        if self.half.has_news() {
-            let answers = self.half.handle_events(cx);
-            answers.iter().for_each(|answer| self.send_reply(answer, frame.data(), header, passage, cx));
-        }
-        if let (true, Ok(passed)) = (passage.point == FilterPoint::Port(passage.from), &tested) {
-            self.ingress = Came { state: passed.state.filter(|_| is_in), tag: passed.tag };
-        }
-        tested.is_ok()
+        let parsed = self.ingress.parsed.filter(|_| passage.was_filtered_in);
+        self.test_parsed(frame, passage, parsed, cx)
     }
 
     fn test_batch(

@@ -283,7 +283,7 @@ impl PacketFilter {
             FilterAnnotation::from_packet(&packet)
         };
         let at = HookContext { has_partial_checksum: packet.needs_checksum(), tag: came.tag, ..place.at };
-        let passed = self.half.test_frame(&mut packet, header, at, came.state, cx);
+        let passed = self.half.test_frame(&mut packet, header, (at, came.state), &mut None, cx);
         if self.half.has_news() {
             self.collect_replies(&packet, header, place, cx);
         }

@@ -5,8 +5,8 @@ use super::shared::{ActiveRules, SharedFilter};
 use artery_engine::Context;
 use artery_filter::dissect::{FilterDropReason, HookContext};
 use artery_filter::engine::{
-    Filter, FilterEvent, FilterExplanation, FilterVerdict, PacketLookup, Passed, Random, ReplyPacket, Rules,
-    StateRange,
+    Filter, FilterEvent, FilterExplanation, FilterVerdict, PacketLookup, PacketView, Passed, Random,
+    ReplyPacket, Rules, StateRange,
 };
 use artery_filter::fragments::ReassembledPacket;
 use artery_filter::states::StateId;
@@ -118,23 +118,6 @@ impl WorkerFilter {
         &self.shared
     }
 
-    /// See [`Filter::prepare_lookup`], which this calls.
-    #[inline]
-    pub(crate) fn prepare_lookup(
-        &self,
-        packet: &[u8],
-        at: HookContext,
-        came: Option<StateId>,
-    ) -> PacketLookup {
-        self.filter.prepare_lookup(packet, at, came)
-    }
-
-    /// See [`Filter::prefetch_state`], which this calls.
-    #[inline]
-    pub(crate) fn prefetch_state(&self, look: &mut PacketLookup) {
-        self.filter.prefetch_state(look);
-    }
-
     /// The filter, asked with the current rules.
     #[inline(always)]
     fn with_rules<T>(&mut self, cx: &Context<'_>, ask: impl FnOnce(&mut Filter, &Rules<'_, '_>) -> T) -> T {
@@ -150,12 +133,7 @@ impl WorkerFilter {
 
     /// Tests a packet that begins with its IP header, and changes it.
     #[inline]
-    pub(crate) fn test_packet(
-        &mut self,
-        packet: &mut [u8],
-        look: &PacketLookup,
-        cx: &Context<'_>,
-    ) -> FilterVerdict {
+    fn test_packet(&mut self, packet: &mut [u8], look: &mut PacketLookup, cx: &Context<'_>) -> FilterVerdict {
         self.with_rules(cx, |filter, rules| filter.test_packet(packet, look, rules))
     }
 
@@ -175,22 +153,27 @@ impl WorkerFilter {
         self.filter.is_fast_path_at(at, &self.current.compiled)
     }
 
-    /// The same for a frame with one IP packet behind a link header of this length.
+    /// The same for a frame with one IP packet behind a link header of this length. What was parsed of the
+    /// packet before is taken from `view`; what is right for its next test is left there.
     pub(crate) fn test_frame(
         &mut self,
         frame: &mut Packet,
         header: usize,
-        at: HookContext,
-        came: Option<StateId>,
+        (at, came): (HookContext, Option<StateId>),
+        view: &mut Option<PacketView>,
         cx: &mut Context<'_>,
     ) -> Result<Passed, Option<FilterDropReason>> {
         let Some(packet) = frame.data_mut().get_mut(header..) else {
             return Err(Some(FilterDropReason::Short));
         };
-        let mut look = self.prepare_lookup(packet, at, came);
-        self.prefetch_state(&mut look);
-        match self.test_packet(packet, &look, cx) {
-            FilterVerdict::Pass(passed) => Ok(passed),
+        let parsed = view.take().unwrap_or_else(|| PacketView::parse(packet));
+        let mut look = self.filter.prepare_parsed(parsed, at, came);
+        self.filter.prefetch_state(&mut look);
+        match self.test_packet(packet, &mut look, cx) {
+            FilterVerdict::Pass(passed) => {
+                *view = Some(look.view()).filter(|_| !self.may_change());
+                Ok(passed)
+            }
             FilterVerdict::Drop(reason) => Err(Some(reason)),
             FilterVerdict::Kept => Err(None),
             FilterVerdict::Assembled => self.test_assembled(frame, header, at, cx),
@@ -210,7 +193,7 @@ impl WorkerFilter {
         whole.extend(&joined.bytes);
         let Ok(()) = frame.set_data(&whole) else { return Err(Some(FilterDropReason::Memory)) };
         leave_fragments(frame, header, &joined).map_err(|InvalidOffload| Some(FilterDropReason::Fragment))?;
-        self.test_frame(frame, header, at, None, cx)
+        self.test_frame(frame, header, (at, None), &mut None, cx)
     }
 
     /// Whether there are events to log or packets to send.

@@ -2,7 +2,7 @@
 
 use super::{AdoptForwarder, LOOKUP_ROW};
 use crate::machine::Machine;
-use crate::results::{Align, Findings, Measurement, Summary, Table, number};
+use crate::results::{Findings, Measurement, Summary, Table, number};
 use std::collections::BTreeMap;
 
 /// A row of its own.
@@ -111,10 +111,7 @@ impl Findings for Report {
     const NAME: &'static str = "adopt";
 
     fn text(&self) -> String {
-        let columns = ["row", "who", "median", "least", "greatest", "unit"];
-        let is_text = |name: &str| matches!(name, "row" | "who" | "unit");
-        let mut table =
-            Table::new(&columns.map(|name| (name, if is_text(name) { Align::Left } else { Align::Right })));
+        let mut table = Table::headed("row | who | median: | least: | greatest: | unit");
         for ((row, who, unit), figures) in &self.figures {
             let Summary { median, min, max, .. } = Summary::of(figures);
             table.row([row.as_str(), who, &number(median), &number(min), &number(max), unit]);

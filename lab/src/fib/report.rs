@@ -4,7 +4,7 @@ use super::traffic::Traffic;
 use super::updates::interval;
 use crate::machine::Machine;
 use crate::output::print;
-use crate::results::{Align, Chart, Summary, Table, number, write_files};
+use crate::results::{Chart, Summary, Table, number, write_files};
 use serde::Serialize;
 use std::path::Path;
 
@@ -208,15 +208,7 @@ impl Report {
     }
 
     fn lookup_table(&self, family: u8) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("mode", Align::Left),
-            ("engine", Align::Left),
-            ("uni", right),
-            ("cov", right),
-            ("pfx", right),
-            ("zipf", right),
-        ]);
+        let mut table = Table::headed("mode | engine | uni: | cov: | pfx: | zipf:");
         for mode in Mode::ALL {
             for engine in self.engines(family) {
                 let cells = Traffic::ALL.map(|traffic| self.cell(family, engine, mode, traffic));
@@ -235,14 +227,9 @@ impl Report {
     }
 
     fn memory_table(&self, family: u8) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("engine", Align::Left),
-            ("MB to look up in", right),
-            ("bytes a prefix", right),
-            ("MB for updates", right),
-            ("seconds to load", right),
-        ]);
+        let mut table = Table::headed(
+            "engine | MB to look up in: | bytes a prefix: | MB for updates: | seconds to load:",
+        );
         let megabytes = |bytes: Option<u64>| bytes.map(|bytes| format!("{:.2}", bytes as f64 / 1e6));
         for engine in self.engines(family) {
             let mut rows = self.of(family).filter(|row| row.engine == engine && row.bytes.is_some());
@@ -259,14 +246,10 @@ impl Report {
     }
 
     fn update_table(&self, family: u8) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("engine", Align::Left),
-            ("updates", Align::Left),
-            ("a second", right),
-            ("median µs (least to greatest)", right),
-            ("readers lose % (95 % interval)", right),
-        ]);
+        let mut table = Table::headed(
+            "engine | updates | a second: | median µs (least to greatest): | readers lose % (95 % \
+             interval):",
+        );
         for row in self.of(family).filter(|row| row.updates.is_some()) {
             let spread = |row: &Row| {
                 let (median, least, greatest) = (row.update_us?, row.update_us_min?, row.update_us_max?);

@@ -7,7 +7,7 @@ use super::routers::Routers;
 use super::traffic::Distribution;
 use super::{churn, crossover, flood, moved, pauses, sizes};
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
+use crate::results::{Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
 use artery_flow::Scope;
 
 #[derive(Clone, Debug, Default)]
@@ -42,8 +42,6 @@ pub(super) struct Report {
     pub(super) figures: Figures,
 }
 
-const LEFT: Align = Align::Left;
-const RIGHT: Align = Align::Right;
 /// What rates are shares of.
 const Y: &str = "y: testpmd macswap on null ports";
 
@@ -112,8 +110,9 @@ fn percents(figures: Option<[f64; 2]>) -> [String; 2] {
 
 /// A table: a column of words for each name that begins with a space, of figures for others.
 fn columns(names: &[&str]) -> Table {
-    let side = |name: &str| if name.starts_with(' ') { LEFT } else { RIGHT };
-    Table::new(&names.iter().map(|name| (name.trim_start(), side(name))).collect::<Vec<_>>())
+    Table::new(
+        names.iter().map(|name| if name.starts_with(' ') { name.to_string() } else { format!("{name}:") }),
+    )
 }
 
 impl Report {

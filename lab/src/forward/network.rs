@@ -212,7 +212,7 @@ pub(super) struct Frame(pub(super) [u8; FRAME]);
 pub(super) fn frames(case: &Case, worker: usize) -> anyhow::Result<Vec<Frame>> {
     if let Some(stations) = case.stations {
         return Ok(match case.flows {
-            Some(flows) => stations::frames_of(stations, flows, case.packets, worker),
+            Some(flows) => stations::frames_of(case, stations, flows, worker),
             None => stations::frames(stations, case.packets, worker),
         });
     }

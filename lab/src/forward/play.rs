@@ -10,7 +10,7 @@
 use super::network::{FRAME, Frame, was_forwarded};
 use super::stations::was_switched;
 use anyhow::Context as _;
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Show};
 use std::slice::IterMut;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,12 +27,8 @@ pub(super) static PLAY: Class = Class {
         Arg::optional("LIMIT", "packets", "", "after how many packets the run ends; never if not given"),
     ],
     handlers: &[
-        Handler::read(
-            "wrong",
-            "frames that were not as they should be",
-            &Read(|p: &mut Play, _, _| Ok(p.wrong.to_string())),
-        ),
-        Handler::read("count", "packets", &Read(|p: &mut Play, _, _| Ok(p.count.to_string()))),
+        Handler::read("wrong", "frames that were not as they should be", &Show(|p: &mut Play| p.wrong)),
+        Handler::read("count", "packets", &Show(|p: &mut Play| p.count)),
     ],
     build: |args| Ok(Box::new(Play::new(args)?)),
     ..Class::DEFAULT
@@ -73,10 +69,12 @@ impl<const AT: usize, const N: usize> Series<AT, N> {
 }
 
 /// The packets of a worker, by what differs in them: from identification to checksum of UDP, from version to
-/// destination, in both addresses of the link, or in these and all up to the checksum of UDP.
+/// destination, in both addresses of the link, or in these and all up to the checksum of UDP or to the
+/// destination of IPv6.
 enum Packets {
     Link(Series<0, 12>),
     LinkAndV4(Series<0, 42>),
+    LinkAndV6(Series<0, 54>),
     V4(Series<18, 24>),
     V6(Series<14, 40>),
 }
@@ -86,6 +84,7 @@ impl Packets {
         match self {
             Packets::Link(series) => series.write(from, frames),
             Packets::LinkAndV4(series) => series.write(from, frames),
+            Packets::LinkAndV6(series) => series.write(from, frames),
             Packets::V4(packets) => packets.write(from, frames),
             Packets::V6(packets) => packets.write(from, frames),
         }
@@ -93,14 +92,15 @@ impl Packets {
     /// Whether a frame is as it must be when it has been sent.
     fn is_done(&self, frame: &[u8; FRAME]) -> bool {
         match self {
-            Packets::Link(_) | Packets::LinkAndV4(_) => was_switched(frame),
-            _ => was_forwarded(frame),
+            Packets::V4(_) | Packets::V6(_) => was_forwarded(frame),
+            _ => was_switched(frame),
         }
     }
     fn len(&self) -> usize {
         match self {
             Packets::Link(frames) => frames.differ.len(),
             Packets::LinkAndV4(frames) => frames.differ.len(),
+            Packets::LinkAndV6(frames) => frames.differ.len(),
             Packets::V4(packets) => packets.differ.len(),
             Packets::V6(packets) => packets.differ.len(),
         }
@@ -119,6 +119,7 @@ impl Library {
             .or_else(|| Series::new(packets).map(Packets::V6))
             .or_else(|| Series::new(packets).map(Packets::Link))
             .or_else(|| Series::new(packets).map(Packets::LinkAndV4))
+            .or_else(|| Series::new(packets).map(Packets::LinkAndV6))
             .context("packets differ in more")?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(all));
         Ok(())

@@ -3,7 +3,7 @@
 use super::circuit::Run;
 use crate::machine::Machine;
 use crate::output::{print, progress};
-use crate::results::{Align, Measurement, Summary, Table, json_lines, number};
+use crate::results::{Measurement, Summary, Table, json_lines, number};
 use serde::Serialize;
 
 pub(super) struct Report {
@@ -89,9 +89,7 @@ impl Report {
         if self.json {
             return Ok(());
         }
-        let columns = ["row", "median", "least", "greatest", "unit"];
-        let side = |name: &str| if matches!(name, "row" | "unit") { Align::Left } else { Align::Right };
-        let mut table = Table::new(&columns.map(|name| (name, side(name))));
+        let mut table = Table::headed("row | median: | least: | greatest: | unit");
         for m in &self.measurements {
             table.row([m.engine.as_str(), &number(m.value), &number(m.min), &number(m.max), &m.unit]);
         }

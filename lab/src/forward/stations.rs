@@ -8,8 +8,9 @@ use super::case::{Case, Meets};
 use super::network::{FRAME, Frame, filled, in_random_order, name, placed};
 use artery_wire::EtherAddr;
 use artery_wire::Random;
-use artery_wire::build::{ether, ip4};
-use std::net::Ipv4Addr;
+use artery_wire::build::{ether, ip4, ip6};
+use artery_wire::{EtherType, IpProtocol};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The rules of May 2021: a state for each connection.
 const RULES: &str = include_str!("../../../conf/veb2021/pf.conf");
@@ -72,18 +73,28 @@ fn rules(case: &Case, worker: usize) -> Option<(String, String)> {
     (case.meets == Meets::Filter).then_some(load)
 }
 
-/// The frames of a worker, of so many flows.
-pub(super) fn frames_of(stations: u32, flows: u32, count: usize, worker: usize) -> Vec<Frame> {
+/// The frames of a worker, of so many flows: UDP over IPv4, or ESP over IPv6, which a filter's fast path does
+/// not take.
+pub(super) fn frames_of(case: &Case, stations: u32, flows: u32, worker: usize) -> Vec<Frame> {
     let half = of_side(stations);
     let host = |net: u8, number: u32| Ipv4Addr::from_bits(u32::from(net) << 16 | 10 << 24 | number);
     let frame = |flow: u32| {
-        // Each host has flows to others, which are at other ports.
+        // Each host has flows to others, which are at other ports, or of IPv6 have other addresses.
         let (from, round) = (flow % half, flow / half);
         let to = (from * 7 + round) % half;
-        let packet = ip4().src(host(1, from)).dst(host(2, to)).udp(1024 + round as u16, 53).payload([0; 18]);
-        filled(&ether(station(THERE, to), station(HERE, from)).ip4(packet).bytes())
+        let frame = ether(station(THERE, to), station(HERE, from));
+        let frame = if case.family == 6 {
+            let host = |net: u16, number: u32| {
+                Ipv6Addr::from([0x2001, 0xdb8, 0, 0, round as u16, 0, net, number as u16])
+            };
+            frame.ip6(ip6().src(host(1, from)).dst(host(2, to)).raw(IpProtocol::ESP.0, [0; 6]))
+        } else {
+            let udp = ip4().src(host(1, from)).dst(host(2, to)).udp(1024 + round as u16, 53);
+            frame.ip4(udp.payload([0; 18]))
+        };
+        filled(&frame.bytes())
     };
-    in_random_order(flows, count, worker).into_iter().map(frame).collect()
+    in_random_order(flows, case.packets, worker).into_iter().map(frame).collect()
 }
 
 /// The frames of a worker.
@@ -99,7 +110,8 @@ pub(super) fn frames(stations: u32, count: usize, worker: usize) -> Vec<Frame> {
 
 /// Whether a frame is as it was sent.
 pub(super) fn was_switched(frame: &[u8; FRAME]) -> bool {
-    frame[..2] == [2, THERE] && frame[6..8] == [2, HERE] && frame[12..14] == [8, 0]
+    let is_ip = [EtherType::IPV4, EtherType::IPV6].map(|kind| kind.0.to_be_bytes());
+    frame[..2] == [2, THERE] && frame[6..8] == [2, HERE] && is_ip.contains(&[frame[12], frame[13]])
 }
 
 #[cfg(test)]
@@ -120,15 +132,15 @@ mod tests {
 
     #[test]
     fn flows_are_between_stations_and_as_many_as_wanted() {
-        let frames = frames_of(10, 300, 1000, 0);
-        assert!(frames.iter().all(|frame| was_switched(&frame.0)));
-        let distinct = |range: std::ops::Range<usize>| {
-            frames
-                .iter()
-                .map(|frame| frame.0[range.clone()].to_vec())
-                .collect::<std::collections::HashSet<_>>()
-                .len()
-        };
-        assert_eq!((distinct(0..12), distinct(26..38)), (25, 300));
+        for (family, ends) in [(4, 26..38), (6, 22..54)] {
+            let case = Case { family, packets: 1000, ..Case::of_stations(10) };
+            let frames = frames_of(&case, 10, 300, 0);
+            assert!(frames.iter().all(|frame| was_switched(&frame.0)));
+            let distinct = |range: std::ops::Range<usize>| {
+                let parts = frames.iter().map(|frame| frame.0[range.clone()].to_vec());
+                parts.collect::<std::collections::HashSet<_>>().len()
+            };
+            assert_eq!((distinct(0..12), distinct(ends)), (25, 300));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::{BEFORE, FORWARDERS, LOADS, quantiles};
 use crate::machine::Machine;
 use crate::output::progress;
-use crate::results::{Align, Findings, Measurement, Summary, Table, number};
+use crate::results::{Findings, Measurement, Summary, Table, number};
 use hdrhistogram::Histogram;
 
 /// A turn with more steal than this is dropped, in percent.
@@ -137,17 +137,10 @@ impl Report {
     }
 
     fn forwarders(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("forwarder", Align::Left),
-            ("ping p50, µs", right),
-            ("least", right),
-            ("greatest", right),
-            ("idle, % of a processor", right),
-            ("loss-free, Mpps", right),
-            ("overload, Mpps", right),
-            ("rounds", right),
-        ]);
+        let mut table = Table::headed(
+            "forwarder | ping p50, µs: | least: | greatest: | idle, % of a processor: | loss-free, Mpps: \
+             | overload, Mpps: | rounds:",
+        );
         for who in self.whos() {
             let cell = |work| self.median(work, who).map_or("-".into(), number);
             let ping = self.summary(IdlePing, who);
@@ -162,17 +155,8 @@ impl Report {
     }
 
     fn times(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("load", Align::Left),
-            ("forwarder", Align::Left),
-            ("p50", right),
-            ("p99", right),
-            ("least", right),
-            ("greatest", right),
-            ("p99.9", right),
-            ("lost, %", right),
-        ]);
+        let mut table =
+            Table::headed("load | forwarder | p50: | p99: | least: | greatest: | p99.9: | lost, %:");
         for (load, part) in LOADS.iter().enumerate() {
             for who in self.whos() {
                 let Some(p99) = self.summary(Time { load, quantile: P99 }, who) else { continue };
@@ -236,9 +220,7 @@ impl Report {
     }
 
     fn goals_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table =
-            Table::new(&[("goal", Align::Left), ("figure", right), ("wanted", right), ("", Align::Left)]);
+        let mut table = Table::headed("goal | figure: | wanted: | ");
         for goal in self.goals() {
             let sign = if goal.is_least { "≥" } else { "≤" };
             let wanted = goal.bound.map_or("-".into(), |bound| format!("{sign} {}", number(bound)));

@@ -2,7 +2,7 @@
 
 use super::Experiment;
 use crate::machine::Machine;
-use crate::results::{Align, Finding, Table, Verdict};
+use crate::results::{Finding, Table, Verdict};
 use std::time::Duration;
 
 pub(super) struct Report {
@@ -87,16 +87,9 @@ impl Report {
     }
 
     fn overview(&self) -> String {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("experiment", Align::Left),
-            ("of", Align::Left),
-            ("about", Align::Left),
-            ("claims that hold", right),
-            ("that don't", right),
-            ("not measured", right),
-            ("minutes", right),
-        ]);
+        let mut table = Table::headed(
+            "experiment | of | about | claims that hold: | that don't: | not measured: | minutes:",
+        );
         for part in &self.parts {
             let Experiment { name, when, what } = part.experiment;
             let count = |finding| match part.outcome {

@@ -1,4 +1,4 @@
-//! Bar charts in SVG, drawn by hand: readable on light and dark ground.
+//! Bar charts in SVG, readable on light and dark ground by a style sheet, which plotting crates don't write.
 
 use super::table::number;
 use std::fmt::Write as _;

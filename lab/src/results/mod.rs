@@ -10,7 +10,7 @@ pub use delivery::{Delivery, Manner, OnFeed};
 pub(crate) use delivery::{Findings, write_files};
 pub(crate) use finding::list;
 pub use finding::{Finding, Verdict};
-pub use table::{Align, Table, number};
+pub use table::{Table, number};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -4,10 +4,8 @@ use std::fmt;
 
 /// On which side the text of a column is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// For columns of words.
+enum Align {
     Left,
-    /// For columns of figures.
     Right,
 }
 
@@ -19,11 +17,21 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
-    pub fn new(columns: &[(&str, Align)]) -> Table {
-        let columns = columns.iter().map(|(name, align)| (cell(name), *align)).collect();
-        Table { columns, rows: Vec::new() }
+    /// A table without rows, by the titles of its columns; a column whose title ends with a colon is one of
+    /// figures, with its text to the right.
+    pub fn new<S: AsRef<str>>(titles: impl IntoIterator<Item = S>) -> Table {
+        let column = |title: S| match title.as_ref().trim().strip_suffix(':') {
+            Some(title) => (cell(title), Align::Right),
+            None => (cell(title.as_ref().trim()), Align::Left),
+        };
+        Table { columns: titles.into_iter().map(column).collect(), rows: Vec::new() }
     }
+
+    /// The same, by all titles with `|` between.
+    pub fn headed(titles: &str) -> Table {
+        Table::new(titles.split('|'))
+    }
+
     /// Adds a row; missing cells are empty, and there must not be more than columns.
     pub fn row<S: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = S>) {
         let mut row: Vec<String> = cells.into_iter().map(|text| cell(text.as_ref())).collect();
@@ -102,7 +110,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&[("element", Align::Left), ("ns", Align::Right)]);
+        let mut table = Table::headed("element | ns:");
         table.row(["Strip", "1.25"]);
         table.row(["a|b"]);
         let wanted = "\

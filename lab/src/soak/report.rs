@@ -2,7 +2,7 @@
 
 use super::ledger::Count;
 use super::usage::Usage;
-use crate::results::{Align, Table};
+use crate::results::Table;
 use crate::rig::CommandOutput;
 use std::time::Duration;
 
@@ -63,10 +63,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
         "fds first",
         "fds last",
     ];
-    let mut columns = vec![("product", Align::Left)];
-    columns.extend(figures.map(|name| (name, Align::Right)));
-    columns.push(("verdict", Align::Left));
-    let mut table = Table::new(&columns);
+    let mut table = Table::headed(&format!("product | {}: | verdict", figures.join(": | ")));
     for outcome in outcomes {
         let figures = [
             outcome.sent,

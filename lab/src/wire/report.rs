@@ -4,7 +4,7 @@ use super::forwarder::ALL;
 use super::processor::{ENDS, FORWARDER};
 use crate::machine::Machine;
 use crate::output::progress;
-use crate::results::{Align, Findings, Measurement, Summary, Table, number};
+use crate::results::{Findings, Measurement, Summary, Table, number};
 
 /// What is measured, and in which unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,16 +130,7 @@ impl Report {
     }
 
     fn table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("what", Align::Left),
-            ("forwarder", Align::Left),
-            ("median", right),
-            ("least", right),
-            ("greatest", right),
-            ("unit", Align::Left),
-            ("rounds", right),
-        ]);
+        let mut table = Table::headed("what | forwarder | median: | least: | greatest: | unit | rounds:");
         for work in [MEMORY, TCP, TCP_TIME, UDP, UDP_TIME, OVERLOAD, LOSS_FREE] {
             for row in self.rows.iter().filter(|row| row.work == work) {
                 let [median, least, greatest] = row.figures();
@@ -151,16 +142,7 @@ impl Report {
     }
 
     fn ping_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("load", Align::Left),
-            ("forwarder", Align::Left),
-            ("p50", right),
-            ("least", right),
-            ("greatest", right),
-            ("p99", right),
-            ("p99.9", right),
-        ]);
+        let mut table = Table::headed("load | forwarder | p50: | least: | greatest: | p99: | p99.9:");
         for (load, [middle, most, nearly_all]) in ["idle", "50 %", "90 %"].into_iter().zip(PINGS) {
             for row in self.rows.iter().filter(|row| row.work == middle) {
                 let [median, least, greatest] = row.figures();
@@ -205,14 +187,7 @@ impl Report {
     }
 
     fn goals_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("goal", Align::Left),
-            ("figure", right),
-            ("wanted", right),
-            ("unit", Align::Left),
-            ("", Align::Left),
-        ]);
+        let mut table = Table::headed("goal | figure: | wanted: | unit | ");
         for goal in self.goals() {
             let figure = goal.figure.map_or("-".into(), number);
             table.row([goal.claim, &figure, &goal.wanted.to_string(), goal.unit, goal.verdict()]);

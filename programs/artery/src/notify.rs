@@ -1,4 +1,5 @@
-//! Notifications to the service manager (sd_notify(3)): datagrams to the socket that it names.
+//! Notifications to the service manager (sd_notify(3)): datagrams to the socket that it names. The socket is
+//! opened once, before rights are given up, and never waits for the manager, as a crate's would.
 use artery_engine::Handle;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::{OsStr, OsString};

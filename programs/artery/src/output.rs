@@ -1,4 +1,5 @@
-//! How messages are worded and placed: in Artery's way, with the line and a caret, or in Click's.
+//! How messages are worded and placed: in Artery's way, with the line and a caret, or in Click's. No logging
+//! crate: they have one subscriber for the whole process, and routers in one process share nothing.
 use crate::timestamp::rfc3339;
 use anyhow::Context as _;
 use artery_engine::Sink;

@@ -117,7 +117,7 @@ fn open(filter: &mut Filter, bytes: &mut [u8], rules: &Rules<'_, '_>) {
     for at in PLACES {
         let mut look = filter.prepare_lookup(bytes, at, came);
         filter.prefetch_state(&mut look);
-        match filter.test_packet(bytes, &look, rules) {
+        match filter.test_packet(bytes, &mut look, rules) {
             FilterVerdict::Pass(passed) => came = passed.state,
             other => panic!("{other:?}"),
         }
@@ -186,7 +186,7 @@ fn measure(flows: u32, packets: usize, way: Way, protocol: IpProtocol) -> f64 {
                 let mut look =
                     filter.prepare_lookup(&bytes, HookContext::new(Interface(interface), direction), None);
                 filter.prefetch_state(&mut look);
-                assert!(matches!(filter.test_packet(&mut bytes, &look, &rules), FilterVerdict::Pass(_)));
+                assert!(matches!(filter.test_packet(&mut bytes, &mut look, &rules), FilterVerdict::Pass(_)));
             }
         }
         // From here on no packet is news.

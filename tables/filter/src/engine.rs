@@ -29,6 +29,7 @@ mod runs;
 mod tally;
 mod through;
 mod translator;
+mod view;
 
 pub use answer::{ReplyDirection, ReplyPacket};
 pub use control::{FilterSettings, KillCounts, StateLimitError, StateRange};
@@ -37,8 +38,9 @@ pub use explain::{FilterBasis, FilterExplanation};
 pub use random::Random;
 pub use runs::are_of_one_flow;
 pub use through::{ParsedKey, ThroughVerdict};
+pub use view::PacketView;
 
-use crate::dissect::{Dissected, FilterDropReason, HookContext, dissect_packet};
+use crate::dissect::{Dissected, FilterDropReason, HookContext};
 use crate::evaluate::{Compiled, Counters, Routes, RuleId, Scratch};
 use crate::facts::{Direction, Tag};
 use crate::fragments::{Fragments, ReassembledPacket, ReassemblyOutcome, must_not_be_one};
@@ -115,6 +117,8 @@ pub struct RouteTo {
 #[derive(Clone, Copy, Debug)]
 pub struct PacketLookup {
     hash: u64,
+    view: PacketView,
+    /// That of the view, as packets in this direction have it.
     header: FastPathHeader,
     at: HookContext,
     bucket: u32,
@@ -221,13 +225,19 @@ impl Filter {
     /// Looks at a packet that begins with its header of IP; `came` is the state that it had where it came in.
     #[inline]
     pub fn prepare_lookup(&self, bytes: &[u8], at: HookContext, came: Option<StateId>) -> PacketLookup {
-        let quick = FastPathHeader::parse_or_none(bytes, at.direction);
+        self.prepare_parsed(PacketView::parse(bytes), at, came)
+    }
+
+    /// The same for a packet of which this was parsed.
+    #[inline]
+    pub fn prepare_parsed(&self, view: PacketView, at: HookContext, came: Option<StateId>) -> PacketLookup {
+        let header = view.header_in(at.direction);
         let hint = came.and_then(|came| self.states.resolve_id(came)).unwrap_or(NONE);
         let linked = self.states.link_of(hint);
-        let mut look = PacketLookup { hash: 0, header: quick, at, bucket: NONE, candidate: linked, hint };
+        let mut look = PacketLookup { hash: 0, view, header, at, bucket: NONE, candidate: linked, hint };
         if linked != NONE {
             self.states.prefetch(linked);
-        } else if let Some(hash) = self.hash(bytes, &look) {
+        } else if let Some(hash) = self.hash(&look) {
             (look.hash, look.bucket) = (hash, self.states.prefetch_bucket(hash));
         }
         look
@@ -235,9 +245,9 @@ impl Filter {
 
     /// The hash of a packet's key, if it has one.
     #[inline]
-    fn hash(&self, bytes: &[u8], look: &PacketLookup) -> Option<u64> {
+    fn hash(&self, look: &PacketLookup) -> Option<u64> {
         match look.header.length {
-            0 => Some(self.states.hash(&dissect_packet(bytes).ok()?.state_key(look.at.direction))),
+            0 => Some(self.states.hash(&look.view.key(look.at.direction)?)),
             _ => Some(self.states.hash_narrow(look.header.narrow, look.header.protocol)),
         }
     }
@@ -251,12 +261,13 @@ impl Filter {
     }
 
     /// Returns the verdict for a packet, and changes its bytes accordingly. Counters of rules are updated at
-    /// the [end](Filter::end_batch) of its batch.
+    /// the [end](Filter::end_batch) of its batch. What has to be parsed for it is in the lookup's
+    /// [view](PacketLookup::view) afterwards.
     #[inline]
     pub fn test_packet(
         &mut self,
         bytes: &mut [u8],
-        look: &PacketLookup,
+        look: &mut PacketLookup,
         rules: &Rules<'_, '_>,
     ) -> FilterVerdict {
         if rules.compiled.skips_interface(look.at.interface) || !self.settings.is_enabled {
@@ -273,8 +284,13 @@ impl Filter {
     }
 
     #[inline(never)]
-    fn test_fully(&mut self, bytes: &mut [u8], look: &PacketLookup, rules: &Rules<'_, '_>) -> FilterVerdict {
-        let verdict = match dissect_packet(bytes) {
+    fn test_fully(
+        &mut self,
+        bytes: &mut [u8],
+        look: &mut PacketLookup,
+        rules: &Rules<'_, '_>,
+    ) -> FilterVerdict {
+        let verdict = match look.view.dissect(bytes) {
             Ok(seen) => self.test_dissected(bytes, look, seen, rules),
             Err(reason) => FilterVerdict::Drop(reason),
         };

@@ -1,6 +1,6 @@
 use artery_common::value::parse_value;
 use artery_engine::names::Names;
-use artery_engine::{Arg, ArgValue, Class, Context, Handler, Packet, Read, Simple, Time, Write, anno};
+use artery_engine::{Arg, ArgValue, Class, Context, Handler, Packet, Show, Simple, Time, Write, anno};
 use artery_lang::args as text;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ FIRST it is the annotation FIRST_TIMESTAMP instead. No time gets before 1970.",
         Arg::keyword("FIRST", "bool", "false", "whether to move the annotation FIRST_TIMESTAMP"),
         Arg::keyword("ALL", "bool", "false", "whether to move timestamps that are not set"),
     ],
-    handlers: &[Handler::read("time", "TIME", &Read(|a: &mut AdjustTimestamp, _, _| Ok(a.by.to_string())))
+    handlers: &[Handler::read("time", "TIME", &Show(|a: &mut AdjustTimestamp| a.by.to_string()))
         .and_write(&Write(|a: &mut AdjustTimestamp, text, _| parse_value(text).map(|by| a.by = by)))],
     per_worker: true,
     build: |args| {

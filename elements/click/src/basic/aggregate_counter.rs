@@ -2,7 +2,7 @@ use super::average_counter::format_significant;
 use super::handler_call::HandlerCall;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, StartError,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, StartError,
     Write, anno,
 };
 use artery_lang::args as text;
@@ -72,22 +72,13 @@ same for the sum of all counts, when it reaches N.",
             "writes shares instead of counts",
             &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Shares, cx)),
         ),
-        Handler::read(
-            "freeze",
-            "whether it is frozen",
-            &Read(|a: &mut AggregateCounter, _, _| Ok(a.frozen.to_string())),
-        )
-        .and_write(&Write(|a: &mut AggregateCounter, text, _| {
-            parse_value(text).map(|frozen| a.frozen = frozen)
-        })),
-        Handler::read(
-            "active",
-            "whether it counts",
-            &Read(|a: &mut AggregateCounter, _, _| Ok(a.active.to_string())),
-        )
-        .and_write(&Write(|a: &mut AggregateCounter, text, _| {
-            parse_value(text).map(|active| a.active = active)
-        })),
+        Handler::read("freeze", "whether it is frozen", &Show(|a: &mut AggregateCounter| a.frozen))
+            .and_write(&Write(|a: &mut AggregateCounter, text, _| {
+                parse_value(text).map(|frozen| a.frozen = frozen)
+            })),
+        Handler::read("active", "whether it counts", &Show(|a: &mut AggregateCounter| a.active)).and_write(
+            &Write(|a: &mut AggregateCounter, text, _| parse_value(text).map(|active| a.active = active)),
+        ),
         Handler::write("stop", "stops counting, and the router", &Write(AggregateCounter::stop_all)).button(),
         Handler::write(
             "reaggregate_counts",
@@ -105,11 +96,12 @@ same for the sum of all counts, when it reaches N.",
                 Ok(())
             }),
         ),
-        Handler::read("banner", "BANNER", &Read(|a: &mut AggregateCounter, _, _| Ok(a.banner.clone())))
-            .and_write(&Write(|a: &mut AggregateCounter, text, _| {
+        Handler::read("banner", "BANNER", &Show(|a: &mut AggregateCounter| a.banner.clone())).and_write(
+            &Write(|a: &mut AggregateCounter, text, _| {
                 a.banner = text.to_string();
                 Ok(())
-            })),
+            }),
+        ),
         Handler::write(
             "clear",
             "forgets all counts",
@@ -121,7 +113,7 @@ same for the sum of all counts, when it reaches N.",
         Handler::read(
             "aggregate_call",
             "AGGREGATE_CALL while it is to come",
-            &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_aggregates.to_text())),
+            &Show(|a: &mut AggregateCounter| a.at_aggregates.to_text()),
         )
         .and_write(&Write(|a: &mut AggregateCounter, text, cx| {
             a.at_aggregates.set_call("aggregate_call", text, cx)
@@ -129,18 +121,14 @@ same for the sum of all counts, when it reaches N.",
         Handler::read(
             "count_call",
             "COUNT_CALL while it is to come",
-            &Read(|a: &mut AggregateCounter, _, _| Ok(a.at_count.to_text())),
+            &Show(|a: &mut AggregateCounter| a.at_count.to_text()),
         )
         .and_write(&Write(|a: &mut AggregateCounter, text, cx| a.at_count.set_call("count_call", text, cx))),
-        Handler::read(
-            "count",
-            "the sum of all counts",
-            &Read(|a: &mut AggregateCounter, _, _| Ok(a.total.to_string())),
-        ),
+        Handler::read("count", "the sum of all counts", &Show(|a: &mut AggregateCounter| a.total)),
         Handler::read(
             "nagg",
             "how many aggregates were seen",
-            &Read(|a: &mut AggregateCounter, _, _| Ok(a.counts.len().to_string())),
+            &Show(|a: &mut AggregateCounter| a.counts.len()),
         ),
     ],
     build: |args| Ok(Box::new(AggregateCounter::new(args)?)),

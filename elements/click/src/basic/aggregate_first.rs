@@ -1,6 +1,6 @@
 use crate::ip::each::send_each;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, anno,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Show, anno,
 };
 use std::any::Any;
 use std::collections::HashSet;
@@ -26,7 +26,7 @@ counts them.",
     handlers: &[Handler::read(
         "unremembered",
         "packets whose aggregate found no room among those remembered",
-        &Read(|a: &mut AggregateFirst, _, _| Ok(a.unremembered.to_string())),
+        &Show(|a: &mut AggregateFirst| a.unremembered),
     )],
     finished: true,
     build: |args| {

@@ -1,4 +1,4 @@
-use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Read, Time, Write};
+use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Read, Show, Time, Write};
 use std::time::Duration;
 
 pub static CLASS: Class = Class {
@@ -11,10 +11,8 @@ first and the latest packet. Packets of the first IGNORE seconds are not counted
     example: "InfiniteSource(LIMIT 10) -> AverageCounter -> Discard;",
     args: &[Arg::optional("IGNORE", "seconds", "0", "how long not to count at first")],
     handlers: &[
-        Handler::read("count", "packets", &Read(|c: &mut AverageCounter, _, _| Ok(c.packets.to_string())))
-            .sum(),
-        Handler::read("byte_count", "bytes", &Read(|c: &mut AverageCounter, _, _| Ok(c.bytes.to_string())))
-            .sum(),
+        Handler::read("count", "packets", &Show(|c: &mut AverageCounter| c.packets)).sum(),
+        Handler::read("byte_count", "bytes", &Show(|c: &mut AverageCounter| c.bytes)).sum(),
         Handler::read(
             "rate",
             "packets a second",

@@ -1,4 +1,5 @@
 use super::rated_splitter::{HANDLERS, RatedSplitter};
+use crate::queue::rated::Unit;
 use artery_engine::{Arg, Class};
 
 pub static CLASS: Class = Class {
@@ -18,7 +19,7 @@ besides 128 kB.",
         Arg::keyword("BURST_BYTES", "bytes", "", "how many bytes may be made up for, instead"),
     ],
     handlers: HANDLERS,
-    build: |args| Ok(Box::new(RatedSplitter::new(args, true)?)),
+    build: |args| Ok(Box::new(RatedSplitter::new(args, Unit::Bytes)?)),
     ..Class::DEFAULT
 };
 

@@ -1,5 +1,5 @@
 use artery_common::value::parse_value;
-use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Read, Write};
+use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Show, Write};
 
 pub static CLASS: Class = Class {
     name: "Bypass",
@@ -18,7 +18,7 @@ INLINE is accepted for Click's sake and changes nothing: passing through costs a
         Arg::optional("ACTIVE", "bool", "false", "whether packets take the longer way"),
         Arg::keyword("INLINE", "bool", "false", "no meaning here"),
     ],
-    handlers: &[Handler::read("active", "ACTIVE", &Read(|b: &mut Bypass, _, _| Ok(b.active.to_string())))
+    handlers: &[Handler::read("active", "ACTIVE", &Show(|b: &mut Bypass| b.active))
         .and_write(&Write(Bypass::set_active))],
     per_worker: true,
     build: |args| {

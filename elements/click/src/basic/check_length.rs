@@ -1,6 +1,6 @@
 use crate::ip::each::send_each;
 use artery_common::value::parse_value;
-use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Write};
+use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Packet, Show, Write};
 
 pub static CLASS: Class = Class {
     name: "CheckLength",
@@ -13,12 +13,8 @@ none.",
     ports: "1/1-2",
     processing: "a/ah",
     args: &[Arg::required("LENGTH", "bytes", "most bytes that a packet may have")],
-    handlers: &[Handler::read(
-        "length",
-        "LENGTH",
-        &Read(|c: &mut CheckLength, _, _| Ok(c.length.to_string())),
-    )
-    .and_write(&Write(|c: &mut CheckLength, text, _| parse_value(text).map(|length| c.length = length)))],
+    handlers: &[Handler::read("length", "LENGTH", &Show(|c: &mut CheckLength| c.length))
+        .and_write(&Write(|c: &mut CheckLength, text, _| parse_value(text).map(|length| c.length = length)))],
     per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(CheckLength { length: args.read("LENGTH")? })),

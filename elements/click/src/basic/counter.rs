@@ -1,8 +1,8 @@
 use super::handler_call::HandlerCall;
 use super::rate::Rate;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, StartError,
-    Write, names::Names,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Show,
+    StartError, Write, names::Names,
 };
 use std::any::Any;
 
@@ -28,10 +28,8 @@ once until the counts are set to zero. Copies on several workers count for thems
         Arg::keyword("BYTE_COUNT_CALL", "number and handler call", "", "the same for bytes"),
     ],
     handlers: &[
-        Handler::read("count", "packets so far", &Read(|c: &mut Counter, _, _| Ok(c.packets.to_string())))
-            .sum(),
-        Handler::read("byte_count", "bytes so far", &Read(|c: &mut Counter, _, _| Ok(c.bytes.to_string())))
-            .sum(),
+        Handler::read("count", "packets so far", &Show(|c: &mut Counter| c.packets)).sum(),
+        Handler::read("byte_count", "bytes so far", &Show(|c: &mut Counter| c.bytes)).sum(),
         Handler::read(
             "rate",
             "packets a second, recently",
@@ -52,7 +50,7 @@ once until the counts are set to zero. Copies on several workers count for thems
         Handler::read(
             "count_call",
             "the number of COUNT_CALL",
-            &Read(|c: &mut Counter, _, _| Ok(c.packet_call.threshold_text())),
+            &Show(|c: &mut Counter| c.packet_call.threshold_text()),
         )
         .and_write(&Write(|c: &mut Counter, text, cx| c.packet_call.set_call("count_call", text, cx))),
         Handler::write(

@@ -1,6 +1,6 @@
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError, Write,
+    Arg, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Show, StartError, Write,
 };
 use std::any::Any;
 
@@ -23,15 +23,14 @@ scheduled, and sleeps while upstream has nothing.",
         ),
     ],
     handlers: &[
-        Handler::read("count", "packets discarded", &Read(|d: &mut Discard, _, _| Ok(d.count.to_string())))
-            .sum(),
+        Handler::read("count", "packets discarded", &Show(|d: &mut Discard| d.count)).sum(),
         Handler::write(
             "reset_counts",
             "sets the count to zero",
             &Write(|d: &mut Discard, _, _| d.reset_counts()),
         )
         .button(),
-        Handler::read("active", "whether to pull", &Read(|d: &mut Discard, _, _| Ok(d.active.to_string())))
+        Handler::read("active", "whether to pull", &Show(|d: &mut Discard| d.active))
             .and_write(&Write(Discard::set_active)),
     ],
     per_worker: true,

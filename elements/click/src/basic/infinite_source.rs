@@ -3,7 +3,7 @@ use super::quota::Quota;
 use super::template::{DATA, Template};
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Signal,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Show, Signal,
     SignalKinds, StartError, Time, Write,
 };
 
@@ -30,15 +30,15 @@ which is one when the router runs with a burst of one.",
         Arg::keyword("END_CALL", "handler call", "", "handler to write after LIMIT packets, and its value"),
     ],
     handlers: &[
-        Handler::read("count", "packets sent", &Read(|s: &mut Source, _, _| Ok(s.count.to_string()))).sum(),
+        Handler::read("count", "packets sent", &Show(|s: &mut Source| s.count)).sum(),
         Handler::write("reset", "sends another LIMIT packets", &Write(Source::reset_counts)).button(),
-        Handler::read("data", "DATA", &Read(|s: &mut Source, _, _| Ok(s.template.data_text())))
+        Handler::read("data", "DATA", &Show(|s: &mut Source| s.template.data_text()))
             .and_write(&Write(|s: &mut Source, text, _| s.template.set_data(text.as_bytes()))),
-        Handler::read("limit", "LIMIT", &Read(|s: &mut Source, _, _| Ok(s.quota.limit_text())))
+        Handler::read("limit", "LIMIT", &Show(|s: &mut Source| s.quota.limit_text()))
             .and_write(&Write(Source::set_limit)),
         Handler::read("burst", "BURST", &READ_BURST).and_write(&WRITE_BURST),
         Handler::read("burstsize", "older name of burst", &READ_BURST).and_write(&WRITE_BURST),
-        Handler::read("active", "ACTIVE", &Read(|s: &mut Source, _, _| Ok(s.active.to_string())))
+        Handler::read("active", "ACTIVE", &Show(|s: &mut Source| s.active))
             .and_write(&Write(Source::set_active)),
         Handler::read("length", "LENGTH, or -1", &READ_LENGTH).and_write(&WRITE_LENGTH),
         Handler::read("datasize", "older name of length", &READ_LENGTH).and_write(&WRITE_LENGTH),

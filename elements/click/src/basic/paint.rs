@@ -1,5 +1,5 @@
 use artery_common::value::parse_value;
-use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Read, Write};
+use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Show, Write};
 
 pub static CLASS: Class = Class {
     name: "Paint",
@@ -11,7 +11,7 @@ pub static CLASS: Class = Class {
         Arg::required("COLOR", "0 to 255", "the color"),
         Arg::optional("ANNO", "annotation", "PAINT", "which annotation to set"),
     ],
-    handlers: &[Handler::read("color", "COLOR", &Read(|p: &mut Paint, _, _| Ok(p.color.to_string())))
+    handlers: &[Handler::read("color", "COLOR", &Show(|p: &mut Paint| p.color))
         .and_write(&Write(|p: &mut Paint, text, _| parse_value(text).map(|color| p.color = color)))],
     per_worker: true,
     live: true,

@@ -1,5 +1,5 @@
 use artery_common::value::parse_value;
-use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Read, Write};
+use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Show, Write};
 
 pub static CLASS: Class = Class {
     name: "PaintTee",
@@ -16,7 +16,7 @@ sends a redirect.",
         Arg::required("COLOR", "0 to 255", "the color"),
         Arg::optional("ANNO", "annotation", "PAINT", "which annotation to look at"),
     ],
-    handlers: &[Handler::read("color", "COLOR", &Read(|p: &mut PaintTee, _, _| Ok(p.color.to_string())))
+    handlers: &[Handler::read("color", "COLOR", &Show(|p: &mut PaintTee| p.color))
         .and_write(&Write(|p: &mut PaintTee, text, _| parse_value(text).map(|color| p.color = color)))],
     per_worker: true,
     build: |args| Ok(Box::new(PaintTee { color: args.read("COLOR")?, at: args.read("ANNO")? })),

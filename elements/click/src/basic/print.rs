@@ -1,6 +1,6 @@
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, Packet, Read, Write,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, Packet, Show, Write,
 };
 use std::fmt::Write as _;
 
@@ -25,12 +25,8 @@ data. Packets pass unchanged.",
         Arg::keyword("HEADROOM", "bool", "false", "whether to print headroom and tailroom"),
         Arg::keyword("CPU", "bool", "false", "whether to print the number of the worker"),
     ],
-    handlers: &[Handler::read(
-        "active",
-        "whether to print",
-        &Read(|p: &mut Print, _, _| Ok(p.active.to_string())),
-    )
-    .and_write(&Write(|p: &mut Print, text, _| parse_value(text).map(|active| p.active = active)))],
+    handlers: &[Handler::read("active", "whether to print", &Show(|p: &mut Print| p.active))
+        .and_write(&Write(|p: &mut Print, text, _| parse_value(text).map(|active| p.active = active)))],
     per_worker: true,
     live: true,
     build: |args| Ok(Box::new(Print::new(args)?)),

@@ -2,7 +2,7 @@ use artery_common::chance;
 use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
-    Read, Write, names::Names,
+    Read, Show, Write, names::Names,
 };
 use artery_wire::Random;
 use std::any::Any;
@@ -27,25 +27,20 @@ by output 1, or are dropped when there is none. While it is not ACTIVE all pass.
         Handler::read(
             "sampling_prob",
             "probability that a packet passes",
-            &Read(|s: &mut Sample, _, _| Ok(s.pass.to_decimal())),
+            &Show(|s: &mut Sample| s.pass.to_decimal()),
         )
         .and_write(&Write(|s: &mut Sample, text, _| parse_probability(text).map(|p| s.pass = p))),
         Handler::read(
             "drop_prob",
             "probability that it does not",
-            &Read(|s: &mut Sample, _, _| Ok(s.pass.complement().to_decimal())),
+            &Show(|s: &mut Sample| s.pass.complement().to_decimal()),
         )
         .and_write(&Write(|s: &mut Sample, text, _| {
             parse_probability(text).map(|p| s.pass = p.complement())
         })),
-        Handler::read("active", "whether to sample", &Read(|s: &mut Sample, _, _| Ok(s.active.to_string())))
+        Handler::read("active", "whether to sample", &Show(|s: &mut Sample| s.active))
             .and_write(&Write(|s: &mut Sample, text, _| parse_value(text).map(|active| s.active = active))),
-        Handler::read(
-            "drops",
-            "packets that did not pass",
-            &Read(|s: &mut Sample, _, _| Ok(s.drops.to_string())),
-        )
-        .sum(),
+        Handler::read("drops", "packets that did not pass", &Show(|s: &mut Sample| s.drops)).sum(),
         Handler::read("config", "the arguments as they are now", &Read(Sample::config)),
     ],
     per_worker: true,

@@ -2,7 +2,7 @@ use super::template::{DATA, Template};
 use super::token_bucket::TokenBucket;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Bandwidth, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read,
+    Arg, ArgError, Args, Bandwidth, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Show,
     StartError, Write,
 };
 
@@ -27,17 +27,17 @@ allows.",
         Arg::keyword("BANDWIDTH", "bandwidth", "0", "sets RATE by the length of packets"),
     ],
     handlers: &[
-        Handler::read("count", "packets sent", &Read(|s: &mut Source, _, _| Ok(s.count.to_string()))),
+        Handler::read("count", "packets sent", &Show(|s: &mut Source| s.count)),
         Handler::write("reset", "sends another LIMIT packets", &Write(Source::reset_counts)).button(),
-        Handler::read("data", "DATA", &Read(|s: &mut Source, _, _| Ok(s.template.data_text())))
+        Handler::read("data", "DATA", &Show(|s: &mut Source| s.template.data_text()))
             .and_write(&Write(|s: &mut Source, text, _| s.template.set_data(text.as_bytes()))),
         Handler::read("length", "LENGTH, or -1", &READ_LENGTH).and_write(&WRITE_LENGTH),
         Handler::read("datasize", "older name of length", &READ_LENGTH).and_write(&WRITE_LENGTH),
-        Handler::read("rate", "RATE", &Read(|s: &mut Source, _, _| Ok(s.tokens.rate().to_string())))
+        Handler::read("rate", "RATE", &Show(|s: &mut Source| s.tokens.rate()))
             .and_write(&Write(Source::set_rate)),
         Handler::read("limit", "LIMIT, or -1", &Read(Source::limit_text))
             .and_write(&Write(Source::set_limit)),
-        Handler::read("active", "ACTIVE", &Read(|s: &mut Source, _, _| Ok(s.active.to_string())))
+        Handler::read("active", "ACTIVE", &Show(|s: &mut Source| s.active))
             .and_write(&Write(Source::set_active)),
     ],
     build: |args| Ok(Box::new(Source::new(args)?)),

@@ -1,12 +1,10 @@
 use super::token_bucket::TokenBucket;
-use crate::queue::rated::print_bandwidth;
-use artery_common::value::parse_value;
+use crate::queue::rated::{Depth, Unit};
 use artery_engine::{
-    Arg, ArgError, Args, Bandwidth, Batch, Class, Context, DropReason, Element, Handler, HandlerError,
-    Packet, Read, Write,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
+    Write,
 };
 use std::any::Any;
-use std::time::Duration;
 
 pub static CLASS: Class = Class {
     name: "RatedSplitter",
@@ -25,7 +23,7 @@ is none. After a pause as many may pass at once as came in BURST_DURATION at the
     ],
     handlers: HANDLERS,
     live: true,
-    build: |args| Ok(Box::new(RatedSplitter::new(args, false)?)),
+    build: |args| Ok(Box::new(RatedSplitter::new(args, Unit::Packets)?)),
     ..Class::DEFAULT
 };
 
@@ -34,57 +32,53 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read("config", "RATE", &READ),
 ];
 
-static READ: Read<RatedSplitter> = Read(|s, _, _| {
-    let rate = s.bucket.rate();
-    Ok(if s.bytes { print_bandwidth(rate) } else { rate.to_string() })
-});
+static READ: Read<RatedSplitter> = Read(|s, _, _| Ok(s.unit.rate_text(s.bucket.rate())));
 
 /// Bytes that must be in the bucket for a packet to pass: more than the longest packet has.
 const THRESHOLD: u64 = 131_072;
 
 /// Also what BandwidthRatedSplitter is, with bytes instead of packets.
 pub(super) struct RatedSplitter {
-    bytes: bool,
+    unit: Unit,
     bucket: TokenBucket,
-    /// Most packets at once after a pause, or the pause that they accumulate in.
-    burst: Result<u64, Duration>,
+    /// Most packets or bytes at once after a pause, or the pause that they accumulate in.
+    burst: Depth,
 }
 
 impl RatedSplitter {
-    pub(super) fn new(args: &mut Args<'_>, bytes: bool) -> Result<RatedSplitter, ArgError> {
-        let rate = if bytes { args.read::<Bandwidth>("RATE")?.0 } else { args.read::<u32>("RATE")?.into() };
-        let size = if bytes { "BURST_BYTES" } else { "BURST_SIZE" };
-        let burst = match args.read::<Option<u32>>(size)? {
-            Some(_) if args.is_given("BURST_DURATION") => {
-                return Err(ArgError::wrong(format!("cannot specify both BURST_DURATION and {size}")));
-            }
-            Some(tokens) => Ok(tokens.into()),
-            None => Err(args.read("BURST_DURATION")?),
-        };
-        let mut splitter = RatedSplitter { bytes, bucket: TokenBucket::new(0, 0), burst };
+    pub(super) fn new(args: &Args<'_>, unit: Unit) -> Result<RatedSplitter, ArgError> {
+        let (rate, burst) = (unit.read_rate(args)?, unit.read_depth(args)?);
+        let mut splitter = RatedSplitter { unit, bucket: TokenBucket::new(0, 0), burst };
         splitter.apply_rate(rate);
         Ok(splitter)
     }
 
     fn apply_rate(&mut self, rate: u64) {
-        let in_time = |time: Duration| u64::try_from(u128::from(rate) * time.as_nanos() / 1_000_000_000);
-        let depth = self.burst.unwrap_or_else(|time| in_time(time).unwrap_or(u64::MAX));
-        let depth = if self.bytes { depth.saturating_add(THRESHOLD) } else { depth.max(1) };
+        let depth = match self.burst {
+            Depth::Tokens(tokens) => tokens,
+            Depth::Time(time) => {
+                let tokens = u128::from(rate) * time.as_nanos() / 1_000_000_000;
+                u64::try_from(tokens).unwrap_or(u64::MAX)
+            }
+        };
+        let depth = match self.unit {
+            Unit::Packets => depth.max(1),
+            Unit::Bytes => depth.saturating_add(THRESHOLD),
+        };
         self.bucket.set_rate(rate, depth);
     }
 
     fn set_rate(&mut self, text: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.apply_rate(if self.bytes {
-            parse_value::<Bandwidth>(text)?.0
-        } else {
-            parse_value::<u32>(text)?.into()
-        });
+        self.apply_rate(self.unit.parse_rate(text)?);
         Ok(())
     }
 
     /// Whether a packet may pass; takes tokens from the bucket if so.
     fn consume_tokens(&mut self, packet: &Packet) -> bool {
-        let (least, cost) = if self.bytes { (THRESHOLD, packet.len() as u64) } else { (1, 1) };
+        let (least, cost) = match self.unit {
+            Unit::Packets => (1, 1),
+            Unit::Bytes => (THRESHOLD, packet.len() as u64),
+        };
         let passes = self.bucket.tokens() >= least;
         if passes {
             self.bucket.remove(cost);
@@ -120,6 +114,7 @@ impl Element for RatedSplitter {
 mod tests {
     use super::*;
     use artery_engine::Bench;
+    use std::time::Duration;
 
     /// Packets that leave by both outputs, of 100.
     fn split(bench: &mut Bench) -> (usize, usize) {

@@ -1,5 +1,5 @@
 use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
 
 pub static CLASS: Class = Class {
     name: "Resize",
@@ -15,9 +15,9 @@ dropped.",
         Arg::optional("TAIL", "bytes", "0", "how many bytes to add at the end"),
     ],
     handlers: &[
-        Handler::read("head", "HEAD", &Read(|r: &mut Resize, _, _| Ok(r.head.to_string())))
+        Handler::read("head", "HEAD", &Show(|r: &mut Resize| r.head))
             .and_write(&Write(|r: &mut Resize, text, _| parse_value(text).map(|head| r.head = head))),
-        Handler::read("tail", "TAIL", &Read(|r: &mut Resize, _, _| Ok(r.tail.to_string())))
+        Handler::read("tail", "TAIL", &Show(|r: &mut Resize| r.tail))
             .and_write(&Write(|r: &mut Resize, text, _| parse_value(text).map(|tail| r.tail = tail))),
     ],
     per_worker: true,

@@ -1,5 +1,5 @@
 use artery_common::value::parse_value;
-use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Read, Write};
+use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Show, Write};
 
 pub static CLASS: Class = Class {
     name: "SetAnnoByte",
@@ -14,12 +14,8 @@ which new configurations should use.",
         Arg::required("VALUE", "0 to 255", "what to set it to"),
     ],
     handlers: &[
-        Handler::read(
-            "anno",
-            "the offset of ANNO",
-            &Read(|s: &mut SetAnnoByte, _, _| Ok(s.at.offset.to_string())),
-        ),
-        Handler::read("value", "VALUE", &Read(|s: &mut SetAnnoByte, _, _| Ok(s.value.to_string())))
+        Handler::read("anno", "the offset of ANNO", &Show(|s: &mut SetAnnoByte| s.at.offset)),
+        Handler::read("value", "VALUE", &Show(|s: &mut SetAnnoByte| s.value))
             .and_write(&Write(|s: &mut SetAnnoByte, text, _| parse_value(text).map(|byte| s.value = byte))),
     ],
     per_worker: true,

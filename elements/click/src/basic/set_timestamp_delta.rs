@@ -1,4 +1,4 @@
-use artery_engine::{Arg, ArgError, Class, Context, Handler, Packet, Read, Simple, Time, Write, anno};
+use artery_engine::{Arg, ArgError, Class, Context, Handler, Packet, Show, Simple, Time, Write, anno};
 
 pub static CLASS: Class = Class {
     name: "SetTimestampDelta",
@@ -14,7 +14,7 @@ from it until now.",
         Handler::read(
             "first",
             "the first packet's timestamp",
-            &Read(|s: &mut SetTimestampDelta, _, _| Ok(format!("{}\n", s.first))),
+            &Show(|s: &mut SetTimestampDelta| format!("{}\n", s.first)),
         ),
         Handler::write(
             "reset",

@@ -2,7 +2,7 @@ use super::handler_call::HandlerCall;
 use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
-    StartError, Time, Write,
+    Show, StartError, Time, Write,
 };
 use std::time::Duration;
 
@@ -35,13 +35,9 @@ another call.",
         Arg::keyword("END_CALL", "handler call", "", "handler to write at the end"),
     ],
     handlers: &[
-        Handler::read(
-            "start",
-            "when it begins",
-            &Read(|t: &mut TimeFilter, _, _| Ok(t.first.time.to_string())),
-        )
-        .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_start(parse_time(text)?))),
-        Handler::read("end", "when it ends", &Read(|t: &mut TimeFilter, _, _| Ok(t.last.time.to_string())))
+        Handler::read("start", "when it begins", &Show(|t: &mut TimeFilter| t.first.time))
+            .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_start(parse_time(text)?))),
+        Handler::read("end", "when it ends", &Show(|t: &mut TimeFilter| t.last.time))
             .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_end(Time::ZERO + parse_time(text)?))),
         Handler::read("interval", "time from the beginning to the end", &Read(TimeFilter::interval_text))
             .and_write(&Write(|t: &mut TimeFilter, text, _| t.set_end(t.first.time + parse_time(text)?))),

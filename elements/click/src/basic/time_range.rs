@@ -1,4 +1,4 @@
-use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Read, Time, Write};
+use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Show, Time, Write};
 
 pub static CLASS: Class = Class {
     name: "TimeRange",
@@ -11,25 +11,13 @@ come in order, so that the latest packet ends it.",
         DriverManager(wait, print t.range);",
     args: &[Arg::keyword("SIMPLE", "bool", "false", "whether timestamps never go back")],
     handlers: &[
-        Handler::read(
-            "first",
-            "the earliest timestamp",
-            &Read(|t: &mut TimeRange, _, _| Ok(t.first.to_string())),
-        ),
-        Handler::read(
-            "last",
-            "the latest timestamp",
-            &Read(|t: &mut TimeRange, _, _| Ok(t.last.to_string())),
-        ),
-        Handler::read(
-            "range",
-            "both",
-            &Read(|t: &mut TimeRange, _, _| Ok(format!("{} {}", t.first, t.last))),
-        ),
+        Handler::read("first", "the earliest timestamp", &Show(|t: &mut TimeRange| t.first)),
+        Handler::read("last", "the latest timestamp", &Show(|t: &mut TimeRange| t.last)),
+        Handler::read("range", "both", &Show(|t: &mut TimeRange| format!("{} {}", t.first, t.last))),
         Handler::read(
             "interval",
             "the time between them, in seconds",
-            &Read(|t: &mut TimeRange, _, _| Ok((Time::ZERO + t.last.since(t.first)).to_string())),
+            &Show(|t: &mut TimeRange| Time::ZERO + t.last.since(t.first)),
         ),
         Handler::write(
             "reset",

@@ -1,8 +1,8 @@
 use super::template::{DATA, Template};
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, StartError,
-    Time, Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Show,
+    StartError, Time, Write,
 };
 use std::time::Duration;
 
@@ -25,21 +25,17 @@ STOP it asks the router to stop one interval after the last.",
         Arg::keyword("HEADROOM", "bytes", "28", "least space before the data"),
     ],
     handlers: &[
-        Handler::read("count", "packets sent", &Read(|s: &mut Source, _, _| Ok(s.count.to_string()))),
+        Handler::read("count", "packets sent", &Show(|s: &mut Source| s.count)),
         Handler::write("reset", "sends another LIMIT packets", &Write(Source::reset_counts)).button(),
-        Handler::read("data", "DATA", &Read(|s: &mut Source, _, _| Ok(s.template.data_text())))
+        Handler::read("data", "DATA", &Show(|s: &mut Source| s.template.data_text()))
             .and_write(&Write(|s: &mut Source, text, _| s.template.set_data(text.as_bytes()))),
-        Handler::read(
-            "headroom",
-            "HEADROOM",
-            &Read(|s: &mut Source, _, _| Ok(s.template.headroom().to_string())),
-        )
-        .and_write(&Write(|s: &mut Source, text, _| s.template.set_headroom(parse_value(text)?))),
-        Handler::read("interval", "INTERVAL", &Read(|s: &mut Source, _, _| Ok(format_interval(s.interval))))
+        Handler::read("headroom", "HEADROOM", &Show(|s: &mut Source| s.template.headroom()))
+            .and_write(&Write(|s: &mut Source, text, _| s.template.set_headroom(parse_value(text)?))),
+        Handler::read("interval", "INTERVAL", &Show(|s: &mut Source| format_interval(s.interval)))
             .and_write(&Write(Source::set_interval)),
         Handler::read("limit", "LIMIT, or -1", &Read(Source::limit_text))
             .and_write(&Write(|s: &mut Source, text, _| parse_value(text).map(|limit| s.limit = limit))),
-        Handler::read("active", "ACTIVE", &Read(|s: &mut Source, _, _| Ok(s.active.to_string())))
+        Handler::read("active", "ACTIVE", &Show(|s: &mut Source| s.active))
             .and_write(&Write(Source::set_active)),
     ],
     build: |args| Ok(Box::new(Source::new(args)?)),

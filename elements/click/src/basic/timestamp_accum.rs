@@ -1,5 +1,5 @@
 use super::average_counter::format_significant;
-use artery_engine::{Batch, Class, Context, Element, Handler, Read, Write};
+use artery_engine::{Batch, Class, Context, Element, Handler, Read, Show, Write};
 use std::time::Duration;
 
 pub static CLASS: Class = Class {
@@ -13,11 +13,11 @@ time.",
     example: "InfiniteSource(LIMIT 10) -> SetTimestamp -> Queue -> Unqueue -> t :: TimestampAccum -> \
         Discard;",
     handlers: &[
-        Handler::read("count", "packets", &Read(|t: &mut TimestampAccum, _, _| Ok(t.packets.to_string()))),
+        Handler::read("count", "packets", &Show(|t: &mut TimestampAccum| t.packets)),
         Handler::read(
             "time",
             "the sum of all times, in seconds",
-            &Read(|t: &mut TimestampAccum, _, _| Ok(format_significant(t.time.as_secs_f64()))),
+            &Show(|t: &mut TimestampAccum| format_significant(t.time.as_secs_f64())),
         ),
         Handler::read(
             "average_time",

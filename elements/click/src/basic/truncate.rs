@@ -1,5 +1,5 @@
 use artery_common::value::parse_value;
-use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Packet, Read, Write, anno};
+use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Packet, Show, Write, anno};
 
 pub static CLASS: Class = Class {
     name: "Truncate",
@@ -13,7 +13,7 @@ their number to the EXTRA_LENGTH annotation, from which tools know how long the 
         Arg::required("LENGTH", "bytes", "most bytes to leave"),
         Arg::keyword("EXTRA_LENGTH", "bool", "true", "whether to note how much was cut"),
     ],
-    handlers: &[Handler::read("nbytes", "LENGTH", &Read(|t: &mut Truncate, _, _| Ok(t.length.to_string())))
+    handlers: &[Handler::read("nbytes", "LENGTH", &Show(|t: &mut Truncate| t.length))
         .and_write(&Write(|t: &mut Truncate, text, _| parse_value(text).map(|length| t.length = length)))],
     per_worker: true,
     finished: true,

@@ -1,5 +1,5 @@
 use crate::pattern::{Program, Sorter, clauses, pattern_count_error, read_all};
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Show};
 
 pub static CLASS: Class = Class {
     name: "Classifier",
@@ -27,7 +27,7 @@ c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
     handlers: &[Handler::read(
         "program",
         "the compiled patterns, one comparison a line",
-        &Read(|c: &mut Classifier, _, _| Ok(c.program.listing().to_string())),
+        &Show(|c: &mut Classifier| c.program.listing().to_string()),
     )],
     per_worker: true,
     live: true,

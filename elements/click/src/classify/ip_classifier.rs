@@ -1,7 +1,7 @@
 use crate::pattern::{Expr, Headers, Program, Sorter, ip, pattern_count_error, read_all};
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Write,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Show, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -45,7 +45,7 @@ c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
     handlers: &[Handler::read(
         "program",
         "the compiled patterns, one comparison a line",
-        &Read(|c: &mut IpClassifier, _, _| Ok(c.program.listing().to_string())),
+        &Show(|c: &mut IpClassifier| c.program.listing().to_string()),
     )],
     own_handlers: Some(
         &const {

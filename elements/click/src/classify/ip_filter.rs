@@ -1,6 +1,6 @@
 use crate::pattern::{Expr, Headers, Program, Sorter, ip, read_all};
 use artery_engine::names::Names;
-use artery_engine::{Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, Read};
+use artery_engine::{Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, Show};
 
 pub static CLASS: Class = Class {
     name: "IPFilter",
@@ -20,7 +20,7 @@ Expects IPv4 packets, data starting at the IP header or the header marked by an 
     handlers: &[Handler::read(
         "program",
         "the compiled patterns, one comparison a line",
-        &Read(|f: &mut IpFilter, _, _| Ok(f.program.listing().to_string())),
+        &Show(|f: &mut IpFilter| f.program.listing().to_string()),
     )],
     per_worker: true,
     live: true,

@@ -1,7 +1,7 @@
 use super::ether_text::format_dashed;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Packet, Read, StartError, Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Packet, Show, StartError, Write,
 };
 use artery_wire::{EtherAddr, EtherType, Ethernet};
 use std::fmt::Write as _;
@@ -24,12 +24,8 @@ front, and passes it on unchanged. Packets in which no network header is marked 
         Arg::keyword("ACTIVE", "bool", "true", "whether to print"),
         Arg::keyword("OUTFILE", "file name", "", "where to print, instead of standard error"),
     ],
-    handlers: &[Handler::read(
-        "active",
-        "whether messages are printed",
-        &Read(|p: &mut ArpPrint, _, _| Ok(p.active.to_string())),
-    )
-    .and_write(&Write(|p: &mut ArpPrint, text, _| parse_value(text).map(|active| p.active = active)))],
+    handlers: &[Handler::read("active", "whether messages are printed", &Show(|p: &mut ArpPrint| p.active))
+        .and_write(&Write(|p: &mut ArpPrint, text, _| parse_value(text).map(|active| p.active = active)))],
     build: |args| Ok(Box::new(ArpPrint::new(args)?)),
     ..Class::DEFAULT
 };

@@ -7,7 +7,7 @@ use artery_common::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
-    Read, StartError, Time, Write, anno,
+    Read, Show, StartError, Time, Write, anno,
 };
 use artery_packet::NoRoom;
 use artery_wire::{ArpOperation, EtherAddr, EtherType};
@@ -114,40 +114,29 @@ static HANDLERS: &[Handler] = &[
         "packets that wait",
         &Read(|q: &mut ArpQuerier, _, cx| Ok(q.table.length_text(cx))),
     ),
-    Handler::read(
-        "queries",
-        "queries sent",
-        &Read(|q: &mut ArpQuerier, _, _| Ok(q.counts.queries.load(Relaxed).to_string())),
-    ),
+    Handler::read("queries", "queries sent", &Show(|q: &mut ArpQuerier| q.counts.queries.load(Relaxed))),
     Handler::read(
         "responses",
         "replies received",
-        &Read(|q: &mut ArpQuerier, _, _| Ok(q.counts.responses.load(Relaxed).to_string())),
+        &Show(|q: &mut ArpQuerier| q.counts.responses.load(Relaxed)),
     ),
     Handler::read(
         "drops",
         "packets dropped that no query could help",
-        &Read(|q: &mut ArpQuerier, _, _| Ok(q.counts.drops.load(Relaxed).to_string())),
+        &Show(|q: &mut ArpQuerier| q.counts.drops.load(Relaxed)),
     ),
-    Handler::read(
-        "broadcast",
-        "the network's broadcast address",
-        &Read(|q: &mut ArpQuerier, _, _| Ok(q.broadcast.to_string())),
-    )
-    .and_write(&Write(|q: &mut ArpQuerier, text, _| {
-        q.broadcast = parse_value(text)?;
-        q.cache.clear();
-        Ok(())
-    })),
-    Handler::read(
-        "ipaddr",
-        "this host's IP address",
-        &Read(|q: &mut ArpQuerier, _, _| Ok(q.me.1.to_string())),
-    )
-    .and_write(&Write(|q: &mut ArpQuerier, text, _| {
-        q.me.1 = parse_value(text)?;
-        Ok(())
-    })),
+    Handler::read("broadcast", "the network's broadcast address", &Show(|q: &mut ArpQuerier| q.broadcast))
+        .and_write(&Write(|q: &mut ArpQuerier, text, _| {
+            q.broadcast = parse_value(text)?;
+            q.cache.clear();
+            Ok(())
+        })),
+    Handler::read("ipaddr", "this host's IP address", &Show(|q: &mut ArpQuerier| q.me.1)).and_write(&Write(
+        |q: &mut ArpQuerier, text, _| {
+            q.me.1 = parse_value(text)?;
+            Ok(())
+        },
+    )),
     Handler::write(
         "insert",
         "`IP ETH`: records an address",

@@ -2,8 +2,8 @@ use super::ether_text::format_dashed;
 use artery_common::arp_frame::{FRAME, HEADER, arp_frame, arp_in};
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Class, Context, DropReason, Handler, HandlerError, Packet, Read, Simple,
-    Write, anno,
+    Arg, ArgError, ArgValue, Args, Class, Context, DropReason, Handler, HandlerError, Packet, Read, Show,
+    Simple, Write, anno,
 };
 use artery_wire::{ArpOperation, EtherAddr, Ipv4Prefix};
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ Replies keep the VLAN annotation and the port of the request.",
         Handler::read(
             "table",
             "a line for each network: network, Ethernet address",
-            &Read(|r: &mut ArpResponder, _, _| Ok(r.table_text())),
+            &Show(|r: &mut ArpResponder| r.table_text()),
         ),
         Handler::read(
             "lookup",

@@ -1,5 +1,5 @@
 use crate::ip::failures::{DETAILS, Failure, Failures, VERBOSE};
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple};
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple};
 use artery_wire::EtherType;
 
 pub static CLASS: Class = Class {
@@ -17,16 +17,12 @@ reported.",
     processing: "a/ah",
     args: &[Arg::optional("OFFSET", "bytes", "0", "where the ARP header begins"), VERBOSE, DETAILS],
     handlers: &[
-        Handler::read(
-            "drops",
-            "bad packets so far",
-            &Read(|c: &mut CheckArpHeader, _, _| Ok(c.failures.drops().to_string())),
-        )
-        .sum(),
+        Handler::read("drops", "bad packets so far", &Show(|c: &mut CheckArpHeader| c.failures.drops()))
+            .sum(),
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
-            &Read(|c: &mut CheckArpHeader, _, _| Ok(c.failures.details_text())),
+            &Show(|c: &mut CheckArpHeader| c.failures.details_text()),
         ),
     ],
     per_worker: true,

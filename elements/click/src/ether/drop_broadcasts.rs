@@ -1,4 +1,4 @@
-use artery_engine::{Class, Context, DropReason, Handler, Packet, PacketType, Read, Simple};
+use artery_engine::{Class, Context, DropReason, Handler, Packet, PacketType, Show, Simple};
 
 pub static CLASS: Class = Class {
     name: "DropBroadcasts",
@@ -14,7 +14,7 @@ them. All others pass. A message reports the first one.",
     handlers: &[Handler::read(
         "drops",
         "packets kept from output 0",
-        &Read(|d: &mut DropBroadcasts, _, _| Ok(d.drops.to_string())),
+        &Show(|d: &mut DropBroadcasts| d.drops),
     )
     .sum()],
     per_worker: true,

@@ -1,7 +1,9 @@
 use super::ether_text::format_dashed;
 use artery_common::arp_frame::{HEADER, link_header};
 use artery_common::value::parse_value;
-use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
+use artery_engine::{
+    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Show, Simple, Write,
+};
 use artery_wire::{EtherAddr, EtherType};
 
 pub static CLASS: Class = Class {
@@ -18,24 +20,20 @@ number such as 0x0800. For IP packets, ARPQuerier finds the destination by itsel
         Arg::required("DST", "Ethernet address", "destination address"),
     ],
     handlers: &[
-        Handler::read("src", "source address", &Read(|e: &mut EtherEncap, _, _| Ok(format_dashed(e.src))))
+        Handler::read("src", "source address", &Show(|e: &mut EtherEncap| format_dashed(e.src)))
             .and_write(&Write(|e: &mut EtherEncap, text, _| {
                 e.src = parse_value(text)?;
                 e.build_header();
                 Ok(())
             }))
             .sets_argument("SRC"),
-        Handler::read(
-            "dst",
-            "destination address",
-            &Read(|e: &mut EtherEncap, _, _| Ok(format_dashed(e.dst))),
-        )
-        .and_write(&Write(|e: &mut EtherEncap, text, _| {
-            e.dst = parse_value(text)?;
-            e.build_header();
-            Ok(())
-        }))
-        .sets_argument("DST"),
+        Handler::read("dst", "destination address", &Show(|e: &mut EtherEncap| format_dashed(e.dst)))
+            .and_write(&Write(|e: &mut EtherEncap, text, _| {
+                e.dst = parse_value(text)?;
+                e.build_header();
+                Ok(())
+            }))
+            .sets_argument("DST"),
         Handler::read("ethertype", "type of what the frame carries", &READ_TYPE)
             .and_write(&WRITE_TYPE)
             .sets_argument("ETHERTYPE"),

@@ -1,6 +1,6 @@
 use super::ether_text::format_dashed;
 use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
 use artery_wire::{EtherAddr, Ethernet};
 
 pub static CLASS: Class = Class {
@@ -17,20 +17,12 @@ at the data.",
         Arg::required("DST", "Ethernet address", "new destination address"),
     ],
     handlers: &[
-        Handler::read(
-            "src",
-            "new source address",
-            &Read(|e: &mut EtherRewrite, _, _| Ok(format_dashed(e.src))),
-        )
-        .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|src| e.src = src)))
-        .sets_argument("SRC"),
-        Handler::read(
-            "dst",
-            "new destination address",
-            &Read(|e: &mut EtherRewrite, _, _| Ok(format_dashed(e.dst))),
-        )
-        .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|dst| e.dst = dst)))
-        .sets_argument("DST"),
+        Handler::read("src", "new source address", &Show(|e: &mut EtherRewrite| format_dashed(e.src)))
+            .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|src| e.src = src)))
+            .sets_argument("SRC"),
+        Handler::read("dst", "new destination address", &Show(|e: &mut EtherRewrite| format_dashed(e.dst)))
+            .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|dst| e.dst = dst)))
+            .sets_argument("DST"),
     ],
     per_worker: true,
     live: true,

@@ -3,7 +3,7 @@ use crate::basic::hub::flood_packet;
 use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
-    Time, Write,
+    Show, Time, Write,
 };
 use artery_wire::{EtherAddr, Ethernet};
 use std::any::Any;
@@ -35,16 +35,12 @@ all workers.",
     args: &[Arg::keyword("TIMEOUT", "seconds", "300", "how long an address is known; 0 to learn none")],
     handlers: &[
         Handler::read("table", "a line `ADDRESS PORT` for each address", &Read(EtherSwitch::table_text)),
-        Handler::read(
-            "timeout",
-            "TIMEOUT",
-            &Read(|s: &mut EtherSwitch, _, _| Ok(s.timeout.as_secs_f64().to_string())),
-        )
-        .and_write(&Write(EtherSwitch::set_timeout)),
+        Handler::read("timeout", "TIMEOUT", &Show(|s: &mut EtherSwitch| s.timeout.as_secs_f64()))
+            .and_write(&Write(EtherSwitch::set_timeout)),
         Handler::read(
             "unlearned",
             "frames whose source found no room in the table",
-            &Read(|s: &mut EtherSwitch, _, _| Ok(s.unlearned.to_string())),
+            &Show(|s: &mut EtherSwitch| s.unlearned),
         ),
     ],
     build: |args| Ok(Box::new(EtherSwitch::new(args)?)),

@@ -1,7 +1,7 @@
 use super::ether_text::format_dashed;
 use super::vlan_tag::VlanTagSpec;
 use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
 use artery_wire::{EtherAddr, EtherType};
 
 pub static CLASS: Class = Class {
@@ -24,34 +24,26 @@ NATIVE_VLAN get a header without tag; -1 means that all get one.",
         Arg::keyword("NATIVE_VLAN", "number", "0", "VLAN whose packets are not tagged, or -1 for none"),
     ],
     handlers: &[
-        Handler::read("config", "the arguments", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.config()))),
-        Handler::read(
-            "src",
-            "source address",
-            &Read(|e: &mut EtherVlanEncap, _, _| Ok(format_dashed(e.src))),
-        )
-        .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|src| e.src = src))),
-        Handler::read(
-            "dst",
-            "destination address",
-            &Read(|e: &mut EtherVlanEncap, _, _| Ok(format_dashed(e.dst))),
-        )
-        .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
+        Handler::read("config", "the arguments", &Show(|e: &mut EtherVlanEncap| e.config())),
+        Handler::read("src", "source address", &Show(|e: &mut EtherVlanEncap| format_dashed(e.src)))
+            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|src| e.src = src))),
+        Handler::read("dst", "destination address", &Show(|e: &mut EtherVlanEncap| format_dashed(e.dst)))
+            .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
         Handler::read(
             "ethertype",
             "type of what the frame carries",
-            &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.ether_type.to_string())),
+            &Show(|e: &mut EtherVlanEncap| e.ether_type),
         )
         .and_write(&Write(|e: &mut EtherVlanEncap, text, _| {
             parse_value(text).map(|ether_type| e.ether_type = ether_type)
         })),
-        Handler::read("vlan_tci", "VLAN_TCI", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.tag.tci())))
+        Handler::read("vlan_tci", "VLAN_TCI", &Show(|e: &mut EtherVlanEncap| e.tag.tci()))
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| e.tag.set_tci(text))),
-        Handler::read("vlan_id", "VLAN_ID", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.tag.id())))
+        Handler::read("vlan_id", "VLAN_ID", &Show(|e: &mut EtherVlanEncap| e.tag.id()))
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| e.tag.set_id(text))),
-        Handler::read("vlan_pcp", "VLAN_PCP", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.tag.pcp())))
+        Handler::read("vlan_pcp", "VLAN_PCP", &Show(|e: &mut EtherVlanEncap| e.tag.pcp()))
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| e.tag.set_pcp(text))),
-        Handler::read("native_vlan", "NATIVE_VLAN", &Read(|e: &mut EtherVlanEncap, _, _| Ok(e.tag.native())))
+        Handler::read("native_vlan", "NATIVE_VLAN", &Show(|e: &mut EtherVlanEncap| e.tag.native()))
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| e.tag.set_native(text))),
     ],
     per_worker: true,

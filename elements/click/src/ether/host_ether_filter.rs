@@ -1,7 +1,7 @@
 use super::ether_text::format_dashed;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Read, Simple, Write,
+    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Show, Simple, Write,
 };
 use artery_wire::{EtherAddr, Ethernet};
 
@@ -26,7 +26,7 @@ is none. All others leave by output 0.",
     handlers: &[Handler::read(
         "ether",
         "this host's address",
-        &Read(|f: &mut HostEtherFilter, _, _| Ok(format_dashed(f.ether))),
+        &Show(|f: &mut HostEtherFilter| format_dashed(f.ether)),
     )
     .and_write(&Write(|f: &mut HostEtherFilter, text, _| parse_value(text).map(|ether| f.ether = ether)))],
     per_worker: true,

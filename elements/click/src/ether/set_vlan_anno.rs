@@ -1,5 +1,5 @@
 use super::vlan_tag::VlanTagSpec;
-use artery_engine::{Arg, ArgError, Class, Context, Handler, Packet, Read, Simple, Write, anno};
+use artery_engine::{Arg, ArgError, Class, Context, Handler, Packet, Show, Simple, Write, anno};
 
 pub static CLASS: Class = Class {
     name: "SetVLANAnno",
@@ -19,13 +19,13 @@ it a tag.",
         Handler::read(
             "config",
             "the arguments",
-            &Read(|s: &mut SetVlanAnno, _, _| Ok(format!("VLAN_ID {}, VLAN_PCP {}", s.0.id(), s.0.pcp()))),
+            &Show(|s: &mut SetVlanAnno| format!("VLAN_ID {}, VLAN_PCP {}", s.0.id(), s.0.pcp())),
         ),
-        Handler::read("vlan_tci", "VLAN_TCI", &Read(|s: &mut SetVlanAnno, _, _| Ok(s.0.tci())))
+        Handler::read("vlan_tci", "VLAN_TCI", &Show(|s: &mut SetVlanAnno| s.0.tci()))
             .and_write(&Write(|s: &mut SetVlanAnno, text, _| s.0.set_tci(text))),
-        Handler::read("vlan_id", "VLAN_ID", &Read(|s: &mut SetVlanAnno, _, _| Ok(s.0.id())))
+        Handler::read("vlan_id", "VLAN_ID", &Show(|s: &mut SetVlanAnno| s.0.id()))
             .and_write(&Write(|s: &mut SetVlanAnno, text, _| s.0.set_id(text))),
-        Handler::read("vlan_pcp", "VLAN_PCP", &Read(|s: &mut SetVlanAnno, _, _| Ok(s.0.pcp())))
+        Handler::read("vlan_pcp", "VLAN_PCP", &Show(|s: &mut SetVlanAnno| s.0.pcp()))
             .and_write(&Write(|s: &mut SetVlanAnno, text, _| s.0.set_pcp(text))),
     ],
     per_worker: true,

@@ -3,7 +3,7 @@ use crate::ip::each::send_each;
 use artery_common::value::parse_value;
 use artery_engine::{
     Annotation, Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, Packet,
-    Read, Write,
+    Show, Write,
 };
 use artery_wire::EtherAddr;
 
@@ -23,12 +23,8 @@ Packets too short for that leave by output 1, or are dropped when there is none.
         Arg::optional("OFFSET", "bytes, src or dst", "", "where to write; alone, it is the first argument"),
         Arg::keyword("ANNO", "annotation", "", "writes this annotation instead of an address"),
     ],
-    handlers: &[Handler::read(
-        "addr",
-        "ADDR",
-        &Read(|s: &mut StoreEtherAddress, _, _| Ok(format_dashed(s.address))),
-    )
-    .and_write(&Write(|s: &mut StoreEtherAddress, text, _| parse_value(text).map(|to| s.address = to)))],
+    handlers: &[Handler::read("addr", "ADDR", &Show(|s: &mut StoreEtherAddress| format_dashed(s.address)))
+        .and_write(&Write(|s: &mut StoreEtherAddress, text, _| parse_value(text).map(|to| s.address = to)))],
     per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(StoreEtherAddress::new(args)?)),

@@ -1,6 +1,6 @@
 use super::vlan_tag::VlanTagSpec;
 use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
 
 pub static CLASS: Class = Class {
     name: "VLANEncap",
@@ -19,23 +19,19 @@ tagged.",
         Arg::keyword("ETHERTYPE", "number", "0x8100", "the type that says that a tag follows"),
     ],
     handlers: &[
-        Handler::read("config", "the arguments", &Read(|e: &mut VlanEncap, _, _| Ok(e.tag.config()))),
-        Handler::read("vlan_tci", "VLAN_TCI", &Read(|e: &mut VlanEncap, _, _| Ok(e.tag.tci())))
+        Handler::read("config", "the arguments", &Show(|e: &mut VlanEncap| e.tag.config())),
+        Handler::read("vlan_tci", "VLAN_TCI", &Show(|e: &mut VlanEncap| e.tag.tci()))
             .and_write(&Write(|e: &mut VlanEncap, text, _| e.tag.set_tci(text))),
-        Handler::read("vlan_id", "VLAN_ID", &Read(|e: &mut VlanEncap, _, _| Ok(e.tag.id())))
+        Handler::read("vlan_id", "VLAN_ID", &Show(|e: &mut VlanEncap| e.tag.id()))
             .and_write(&Write(|e: &mut VlanEncap, text, _| e.tag.set_id(text))),
-        Handler::read("vlan_pcp", "VLAN_PCP", &Read(|e: &mut VlanEncap, _, _| Ok(e.tag.pcp())))
+        Handler::read("vlan_pcp", "VLAN_PCP", &Show(|e: &mut VlanEncap| e.tag.pcp()))
             .and_write(&Write(|e: &mut VlanEncap, text, _| e.tag.set_pcp(text))),
-        Handler::read("native_vlan", "NATIVE_VLAN", &Read(|e: &mut VlanEncap, _, _| Ok(e.tag.native())))
+        Handler::read("native_vlan", "NATIVE_VLAN", &Show(|e: &mut VlanEncap| e.tag.native()))
             .and_write(&Write(|e: &mut VlanEncap, text, _| e.tag.set_native(text))),
-        Handler::read(
-            "ethertype",
-            "ETHERTYPE",
-            &Read(|e: &mut VlanEncap, _, _| Ok(format!("0x{:04x}", e.ether_type))),
-        )
-        .and_write(&Write(|e: &mut VlanEncap, text, _| {
-            parse_value(text).map(|ether_type| e.ether_type = ether_type)
-        })),
+        Handler::read("ethertype", "ETHERTYPE", &Show(|e: &mut VlanEncap| format!("0x{:04x}", e.ether_type)))
+            .and_write(&Write(|e: &mut VlanEncap, text, _| {
+                parse_value(text).map(|ether_type| e.ether_type = ether_type)
+            })),
     ],
     per_worker: true,
     build: |args| {

@@ -5,7 +5,7 @@ use artery_common::value::parse_value;
 use artery_device::{DeviceError, Record};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet,
-    Read, Signal, SignalKinds, StartError, Time, Write,
+    Show, Signal, SignalKinds, StartError, Time, Write,
 };
 use artery_lang::args as text;
 use artery_wire::Random;
@@ -52,9 +52,9 @@ elsewhere don't wait; that no record begins there turns out later then, and is r
         Arg::keyword("MMAP", "bool", "false", "accepted and without effect"),
     ],
     handlers: &[
-        Handler::read("count", "packets sent", &Read(|f: &mut FromDump, _, _| Ok(f.count.to_string()))),
+        Handler::read("count", "packets sent", &Show(|f: &mut FromDump| f.count)),
         Handler::write("reset_counts", "sets count to zero", &Write(FromDump::reset_counts)).button(),
-        Handler::read("active", "ACTIVE", &Read(|f: &mut FromDump, _, _| Ok(f.active.to_string())))
+        Handler::read("active", "ACTIVE", &Show(|f: &mut FromDump| f.active))
             .and_write(&Write(|f: &mut FromDump, text, cx| f.set_handler("active", text, cx))),
         Handler::write(
             "stop",
@@ -65,25 +65,25 @@ elsewhere don't wait; that no record begins there turns out later then, and is r
         Handler::read(
             "sampling_prob",
             "SAMPLE as it is applied",
-            &Read(|f: &mut FromDump, _, _| Ok(f.probability_text())),
+            &Show(|f: &mut FromDump| f.probability_text()),
         ),
-        Handler::read("encap", "the file's link type", &Read(|f: &mut FromDump, _, _| Ok(f.encap_name()))),
-        Handler::read("filename", "FILENAME", &Read(|f: &mut FromDump, _, _| Ok(f.file_name()))),
+        Handler::read("encap", "the file's link type", &Show(|f: &mut FromDump| f.encap_name())),
+        Handler::read("filename", "FILENAME", &Show(|f: &mut FromDump| f.file_name())),
         Handler::read(
             "filesize",
             "the file's length in bytes, `-` if unknown",
-            &Read(|f: &mut FromDump, _, _| Ok(f.size_text())),
+            &Show(|f: &mut FromDump| f.size_text()),
         ),
         Handler::read(
             "filepos",
             "place of the next record in the file",
-            &Read(|f: &mut FromDump, _, _| Ok(f.position_text())),
+            &Show(|f: &mut FromDump| f.position_text()),
         )
         .and_write(&Write(|f: &mut FromDump, text, cx| f.set_handler("filepos", text, cx))),
         Handler::read(
             "packet_filepos",
             "place of the last packet sent in the file",
-            &Read(|f: &mut FromDump, _, _| Ok(f.packet_position.to_string())),
+            &Show(|f: &mut FromDump| f.packet_position),
         ),
         Handler::write(
             "extend_interval",

@@ -5,7 +5,7 @@ use artery_common::chance::{self, SAMPLE_BITS};
 use artery_common::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show,
     Signal, SignalKinds, StartError, Time, Write, anno,
 };
 use artery_lang::args as text;
@@ -68,30 +68,22 @@ end.",
         Handler::read(
             "sampling_prob",
             "SAMPLE as it is applied",
-            &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.probability_text())),
+            &Show(|f: &mut FromIpSummaryDump| f.probability_text()),
         ),
-        Handler::read("active", "ACTIVE", &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.active.to_string())))
+        Handler::read("active", "ACTIVE", &Show(|f: &mut FromIpSummaryDump| f.active))
             .and_write(&Write(FromIpSummaryDump::set_active)),
-        Handler::read(
-            "encap",
-            "what packets begin with",
-            &Read(|_: &mut FromIpSummaryDump, _, _| Ok("IP".into())),
-        ),
+        Handler::read("encap", "what packets begin with", &Show(|_: &mut FromIpSummaryDump| "IP")),
         Handler::write("stop", "stops sending, and the router", &Write(FromIpSummaryDump::stop_all)).button(),
-        Handler::read(
-            "filename",
-            "FILENAME",
-            &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.name().into())),
-        ),
+        Handler::read("filename", "FILENAME", &Show(|f: &mut FromIpSummaryDump| f.lines.name().to_string())),
         Handler::read(
             "filesize",
             "the file's length in bytes, `-` if unknown",
-            &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.size_text())),
+            &Show(|f: &mut FromIpSummaryDump| f.lines.size_text()),
         ),
         Handler::read(
             "filepos",
             "place of the next line in the file",
-            &Read(|f: &mut FromIpSummaryDump, _, _| Ok(f.lines.position().to_string())),
+            &Show(|f: &mut FromIpSummaryDump| f.lines.position()),
         ),
     ],
     signals: SignalKinds::NonEmpty,

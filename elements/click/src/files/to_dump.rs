@@ -2,7 +2,7 @@ use super::rotation::FileIdentity;
 use artery_device::{DeviceError, LinkType, PcapOptions, PcapWriter};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
-    Read, StartError, Write, anno,
+    Show, StartError, Write, anno,
 };
 use artery_lang::args as text;
 use std::any::Any;
@@ -32,14 +32,10 @@ renamed meanwhile, as by a log rotation, it begins a new one.",
         Arg::keyword("NANO", "bool", "true", "whether times are in nanoseconds"),
     ],
     handlers: &[
-        Handler::read("count", "packets written", &Read(|t: &mut ToDump, _, _| Ok(t.count.to_string()))),
+        Handler::read("count", "packets written", &Show(|t: &mut ToDump| t.count)),
         Handler::write("reset_counts", "sets counts to zero", &Write(ToDump::reset_counts)).button(),
-        Handler::read(
-            "failed",
-            "packets that could not be written",
-            &Read(|t: &mut ToDump, _, _| Ok(t.failed.to_string())),
-        ),
-        Handler::read("filename", "FILENAME", &Read(|t: &mut ToDump, _, _| Ok(t.file_name()))),
+        Handler::read("failed", "packets that could not be written", &Show(|t: &mut ToDump| t.failed)),
+        Handler::read("filename", "FILENAME", &Show(|t: &mut ToDump| t.file_name())),
     ],
     // After the elements whose `encap` handler it reads.
     phase: Phase::Last,

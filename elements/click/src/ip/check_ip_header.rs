@@ -4,7 +4,7 @@ use super::failures::{DETAILS, Failure, Failures, VERBOSE};
 use artery_common::ip_header;
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, Level, Packet, Read,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, Level, Packet, Show,
 };
 use artery_wire::checksum;
 use std::net::Ipv4Addr;
@@ -54,16 +54,11 @@ pub(crate) const ARGS: &[Arg] = &[
 ];
 
 pub(crate) const HANDLERS: &[Handler] = &[
-    Handler::read(
-        "drops",
-        "bad packets so far",
-        &Read(|c: &mut CheckIpHeader, _, _| Ok(c.failures.drops().to_string())),
-    )
-    .sum(),
+    Handler::read("drops", "bad packets so far", &Show(|c: &mut CheckIpHeader| c.failures.drops())).sum(),
     Handler::read(
         "drop_details",
         "bad packets so far, by what was wrong",
-        &Read(|c: &mut CheckIpHeader, _, _| Ok(c.failures.details_text())),
+        &Show(|c: &mut CheckIpHeader| c.failures.details_text()),
     ),
 ];
 

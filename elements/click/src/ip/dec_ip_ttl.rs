@@ -1,7 +1,7 @@
 use super::each::send_each;
 use artery_common::ip_header;
 use artery_common::value::parse_value;
-use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Write};
+use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Packet, Show, Write};
 use artery_wire::Malformed;
 
 pub static CLASS: Class = Class {
@@ -21,9 +21,8 @@ leave by output 0 with their checksum updated incrementally (RFC 1624).",
         Arg::keyword("MULTICAST", "bool", "true", "whether to decrement multicast packets too"),
     ],
     handlers: &[
-        Handler::read("drops", "expired packets", &Read(|d: &mut DecIpTtl, _, _| Ok(d.expired.to_string())))
-            .sum(),
-        Handler::read("active", "ACTIVE", &Read(|d: &mut DecIpTtl, _, _| Ok(d.active.to_string())))
+        Handler::read("drops", "expired packets", &Show(|d: &mut DecIpTtl| d.expired)).sum(),
+        Handler::read("active", "ACTIVE", &Show(|d: &mut DecIpTtl| d.active))
             .and_write(&Write(|d: &mut DecIpTtl, text, _| parse_value(text).map(|active| d.active = active))),
     ],
     per_worker: true,

@@ -5,7 +5,7 @@ use super::strip_to_network_header::start_at_network;
 use artery_common::ip_header;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Read, Simple, Write, anno,
+    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Show, Simple, Write, anno,
 };
 use artery_wire::{AnswerHeader, Forbidden, IcmpAnswer, IcmpError as Error, IcmpType};
 use std::any::Any;
@@ -48,25 +48,24 @@ dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> Discard;",
         Arg::keyword("USE_FIX_ANNO", "bool", "", "the same, as Click's manual calls it"),
     ],
     handlers: &[
-        Handler::read("src", "source of the errors", &Read(|e: &mut IcmpError, _, _| Ok(e.src.to_string())))
-            .and_write(&Write(|e: &mut IcmpError, text, _| {
+        Handler::read("src", "source of the errors", &Show(|e: &mut IcmpError| e.src)).and_write(&Write(
+            |e: &mut IcmpError, text, _| {
                 e.src = parse_value(text)?;
                 Ok(())
-            })),
-        Handler::read("mtu", "longest error", &Read(|e: &mut IcmpError, _, _| Ok(e.mtu.to_string())))
-            .and_write(&Write(|e: &mut IcmpError, text, _| {
+            },
+        )),
+        Handler::read("mtu", "longest error", &Show(|e: &mut IcmpError| e.mtu)).and_write(&Write(
+            |e: &mut IcmpError, text, _| {
                 e.mtu = parse_value::<u16>(text)?.into();
                 Ok(())
-            })),
-        Handler::read(
-            "pmtu",
-            "MTU that needfrag tells",
-            &Read(|e: &mut IcmpError, _, _| Ok(e.path_mtu.to_string())),
-        )
-        .and_write(&Write(|e: &mut IcmpError, text, _| {
-            e.path_mtu = parse_value(text)?;
-            Ok(())
-        })),
+            },
+        )),
+        Handler::read("pmtu", "MTU that needfrag tells", &Show(|e: &mut IcmpError| e.path_mtu)).and_write(
+            &Write(|e: &mut IcmpError, text, _| {
+                e.path_mtu = parse_value(text)?;
+                Ok(())
+            }),
+        ),
     ],
     per_worker: true,
     live: true,

@@ -1,6 +1,6 @@
 use artery_common::ip_header::{Fields, drop_reason};
 use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
 use artery_wire::{Icmp, IcmpType, IpProtocol};
 use std::net::Ipv4Addr;
 
@@ -19,24 +19,17 @@ each packet; 0 is left out. A packet that the headers would make longer than 655
         Arg::keyword("IDENTIFIER", "0 to 65535", "0", "the echo's identifier"),
     ],
     handlers: &[
-        Handler::read(
-            "src",
-            "the source address",
-            &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.src.to_string())),
-        )
-        .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
-            e.request.src = parse_value(text)?;
-            Ok(())
-        })),
-        Handler::read(
-            "dst",
-            "the destination address",
-            &Read(|e: &mut IcmpPingEncap, _, _| Ok(e.request.dst.to_string())),
-        )
-        .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
-            e.request.dst = parse_value(text)?;
-            Ok(())
-        })),
+        Handler::read("src", "the source address", &Show(|e: &mut IcmpPingEncap| e.request.src)).and_write(
+            &Write(|e: &mut IcmpPingEncap, text, _| {
+                e.request.src = parse_value(text)?;
+                Ok(())
+            }),
+        ),
+        Handler::read("dst", "the destination address", &Show(|e: &mut IcmpPingEncap| e.request.dst))
+            .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
+                e.request.dst = parse_value(text)?;
+                Ok(())
+            })),
     ],
     build: |args| {
         let (src, dst, identifier) = (args.read("SRC")?, args.read("DST")?, args.read("IDENTIFIER")?);

@@ -5,7 +5,7 @@ use artery_common::ip_header;
 use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet,
-    Read, StartError, Time, Write,
+    Show, StartError, Time, Write,
 };
 use artery_wire::{Icmp, IcmpType, IpProtocol, Ipv4};
 use std::net::Ipv4Addr;
@@ -45,39 +45,37 @@ data, whatever the LIMIT.",
         Arg::keyword("MIRROR", "bool", "false", "whether a reply becomes the next request"),
     ],
     handlers: &[
-        Handler::read("active", "ACTIVE", &Read(|s: &mut PingSource, _, _| Ok(s.active.to_string())))
+        Handler::read("active", "ACTIVE", &Show(|s: &mut PingSource| s.active))
             .and_write(&Write(PingSource::set_active)),
-        Handler::read("src", "SRC", &Read(|s: &mut PingSource, _, _| Ok(s.request.src.to_string())))
-            .and_write(&Write(|s: &mut PingSource, text, _| {
-                parse_value(text).map(|src| s.request.src = src)
-            })),
-        Handler::read("dst", "DST", &Read(|s: &mut PingSource, _, _| Ok(s.request.dst.to_string())))
-            .and_write(&Write(|s: &mut PingSource, text, _| {
-                parse_value(text).map(|dst| s.request.dst = dst)
-            })),
-        Handler::read("count", "requests sent", &Read(|s: &mut PingSource, _, _| Ok(s.count.to_string()))),
+        Handler::read("src", "SRC", &Show(|s: &mut PingSource| s.request.src)).and_write(&Write(
+            |s: &mut PingSource, text, _| parse_value(text).map(|src| s.request.src = src),
+        )),
+        Handler::read("dst", "DST", &Show(|s: &mut PingSource| s.request.dst)).and_write(&Write(
+            |s: &mut PingSource, text, _| parse_value(text).map(|dst| s.request.dst = dst),
+        )),
+        Handler::read("count", "requests sent", &Show(|s: &mut PingSource| s.count)),
         Handler::write("limit", "LIMIT", &Write(PingSource::set_limit)),
         Handler::write("interval", "INTERVAL", &Write(PingSource::set_interval)),
         Handler::write("reset_counts", "starts again from zero", &Write(PingSource::reset)).button(),
         Handler::read(
             "summary",
             "requests, replies and their times",
-            &Read(|s: &mut PingSource, _, _| Ok(s.summary_text())),
+            &Show(|s: &mut PingSource| s.summary_text()),
         ),
         Handler::read(
             "rtt_min",
             "shortest time until a reply came",
-            &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.least))),
+            &Show(|s: &mut PingSource| format_seconds(s.replies.least)),
         ),
         Handler::read(
             "rtt_avg",
             "mean time until a reply came",
-            &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.mean()))),
+            &Show(|s: &mut PingSource| format_seconds(s.replies.mean())),
         ),
         Handler::read(
             "rtt_max",
             "longest time until a reply came",
-            &Read(|s: &mut PingSource, _, _| Ok(format_seconds(s.replies.most))),
+            &Show(|s: &mut PingSource| format_seconds(s.replies.most)),
         ),
     ],
     build: |args| Ok(Box::new(PingSource::new(args)?)),

@@ -1,7 +1,7 @@
 use artery_common::chance;
 use artery_common::fragments::Fragmenter;
 use artery_common::ip_header;
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Show};
 use artery_wire::Ipv4;
 use artery_wire::Random;
 
@@ -29,18 +29,9 @@ fr[1] -> ICMPError(18.26.4.24, unreachable, needfrag, PMTU 1024) -> Discard;",
         Arg::keyword("HEADROOM", "bytes", "28", "least room for headers in front of the fragments"),
     ],
     handlers: &[
-        Handler::read(
-            "drops",
-            "packets that could not be split",
-            &Read(|f: &mut IpFragmenter, _, _| Ok(f.drops.to_string())),
-        )
-        .sum(),
-        Handler::read(
-            "fragments",
-            "fragments made",
-            &Read(|f: &mut IpFragmenter, _, _| Ok(f.fragments.to_string())),
-        )
-        .sum(),
+        Handler::read("drops", "packets that could not be split", &Show(|f: &mut IpFragmenter| f.drops))
+            .sum(),
+        Handler::read("fragments", "fragments made", &Show(|f: &mut IpFragmenter| f.fragments)).sum(),
     ],
     per_worker: true,
     build: |args| Ok(Box::new(IpFragmenter::new(args)?)),

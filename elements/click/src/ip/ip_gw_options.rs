@@ -2,7 +2,7 @@ use super::address::List;
 use artery_common::gateway_options::{OptionError, OptionProcessor};
 use artery_common::ip_header;
 use artery_engine::{
-    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Time, anno,
+    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Show, Simple, Time, anno,
 };
 use artery_wire::{Ipv4, Malformed};
 use std::net::Ipv4Addr;
@@ -29,12 +29,9 @@ gw[1] -> ICMPError(18.26.4.24, parameterproblem) -> Discard;",
         Arg::required("MYADDR", "IP address", "the address of the interface that packets leave by"),
         Arg::optional("OTHERADDRS", "IP addresses", "", "the router's other addresses"),
     ],
-    handlers: &[Handler::read(
-        "drops",
-        "packets with bad options",
-        &Read(|o: &mut IpGwOptions, _, _| Ok(o.drops.to_string())),
-    )
-    .sum()],
+    handlers: &[
+        Handler::read("drops", "packets with bad options", &Show(|o: &mut IpGwOptions| o.drops)).sum()
+    ],
     per_worker: true,
     build: |args| Ok(Box::new(IpGwOptions::new(args)?)),
     ..Class::DEFAULT

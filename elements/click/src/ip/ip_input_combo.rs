@@ -2,7 +2,7 @@ use super::address::List;
 use super::check_ip_header::{BADSRC, GOODDST, HeaderChecks, INTERFACES, KINDS};
 use super::each::send_each_or_exit;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Level, Packet, Read, anno,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Level, Packet, Show, anno,
 };
 
 pub static CLASS: Class = Class {
@@ -23,12 +23,7 @@ INTERFACES, BADSRC and GOODDST mean what they mean to CheckIPHeader, and so does
         BADSRC,
         GOODDST,
     ],
-    handlers: &[Handler::read(
-        "drops",
-        "bad packets so far",
-        &Read(|c: &mut IpInputCombo, _, _| Ok(c.drops.to_string())),
-    )
-    .sum()],
+    handlers: &[Handler::read("drops", "bad packets so far", &Show(|c: &mut IpInputCombo| c.drops)).sum()],
     per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(IpInputCombo::new(args)?)),

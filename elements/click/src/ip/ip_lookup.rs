@@ -2,7 +2,7 @@ use super::linear_ip_lookup::configure;
 use super::outputs::Unrouted;
 use super::routing::{Hop, RouteEntry, TableLookup, TableWriter};
 use super::table_lookup::{ADD, CTRL, FLUSH, LOOKUP, REMOVE, SET, TABLE, shared_routing};
-use artery_engine::{Arg, ArgError, Args, Class, Element, Handler, HandlerError, Read, Write};
+use artery_engine::{Arg, ArgError, Args, Class, Element, Handler, HandlerError, Show, Write};
 use artery_lpm::load::Routes;
 use artery_lpm::{NO_GROUP, Policy};
 use std::net::IpAddr;
@@ -67,19 +67,19 @@ rt[1] -> Discard;",
         Handler::read(
             "count",
             "number of routes",
-            &Read(|l: &mut TableLookup<u32>, _, _| Ok(l.routing.lock_writer().table.len().to_string())),
+            &Show(|l: &mut TableLookup<u32>| l.routing.lock_writer().table.len()),
         ),
         Handler::read(
             "fib",
             "FIB, and what it comes to now",
-            &Read(|l: &mut TableLookup<u32>, _, _| Ok(fib_text(&l.routing.lock_writer()))),
+            &Show(|l: &mut TableLookup<u32>| fib_text(&l.routing.lock_writer())),
         )
         .and_write(&Write(|l: &mut TableLookup<u32>, text, _| set_fib(&mut l.routing.lock_writer(), text)))
         .once(),
         Handler::read(
             "memory",
             "bytes by what they are for",
-            &Read(|l: &mut TableLookup<u32>, _, _| Ok(memory_text(&l.routing.lock_writer()))),
+            &Show(|l: &mut TableLookup<u32>| memory_text(&l.routing.lock_writer())),
         ),
     ],
     per_worker: true,

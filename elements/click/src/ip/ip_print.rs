@@ -4,7 +4,7 @@ use artery_common::ip_header;
 use artery_common::value::parse_value;
 use artery_device::create_private;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Limit, Packet, Read, StartError, Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Limit, Packet, Show, StartError, Write,
     anno,
 };
 use std::fmt::Write as _;
@@ -40,15 +40,11 @@ in which no network header is marked pass in silence.
         Arg::keyword("OUTFILE", "file name", "", "where to print, instead of standard error"),
         Arg::keyword("CHANNEL", "word", "", "the name of a chatter channel; all go to standard error"),
     ],
-    handlers: &[Handler::read(
-        "active",
-        "whether packets are printed",
-        &Read(|p: &mut IpPrint, _, _| Ok(p.active.to_string())),
-    )
-    .and_write(&Write(|p: &mut IpPrint, text, _| {
-        p.active = parse_value(text)?;
-        Ok(())
-    }))],
+    handlers: &[Handler::read("active", "whether packets are printed", &Show(|p: &mut IpPrint| p.active))
+        .and_write(&Write(|p: &mut IpPrint, text, _| {
+            p.active = parse_value(text)?;
+            Ok(())
+        }))],
     build: |args| Ok(Box::new(IpPrint::new(args)?)),
     ..Class::DEFAULT
 };

@@ -2,7 +2,7 @@ use artery_common::fragments::copy_annotations;
 use artery_common::ip_header;
 use artery_common::reassembly::{FragmentOutcome, GivenUp, Reassembly};
 use artery_engine::{
-    Annotation, Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Time,
+    Annotation, Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Show, Time,
 };
 use artery_wire::Ipv4;
 use std::any::Any;
@@ -38,7 +38,7 @@ ra[1] -> ICMPError(18.26.4.24, timeexceeded, reassembly) -> Discard;",
     handlers: &[Handler::read(
         "reassembled",
         "packets put together",
-        &Read(|r: &mut IpReassembler, _, _| Ok(r.reassembled.to_string())),
+        &Show(|r: &mut IpReassembler| r.reassembled),
     )
     .sum()],
     finished: true,

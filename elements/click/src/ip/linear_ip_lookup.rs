@@ -1,7 +1,7 @@
 use super::linear::{LinearTable, NO_ROUTE};
 use super::outputs::{self, NONE, Unrouted};
 use super::routes::{self, RouteCommand, Routes};
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read, Write};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Read, Show, Write};
 
 pub static CLASS: Class = Class {
     name: "LinearIPLookup",
@@ -71,11 +71,8 @@ rt[1] -> Discard;",
 
 pub(crate) const ARGS: &[Arg] = &[Arg::rest("ROUTES", "ADDR/MASK [GATEWAY] OUTPUT", "the routes")];
 
-pub(crate) const TABLE: Handler = Handler::read(
-    "table",
-    "all routes, one a line",
-    &Read(|l: &mut LinearIpLookup, _, _| Ok(l.table.table_text())),
-);
+pub(crate) const TABLE: Handler =
+    Handler::read("table", "all routes, one a line", &Show(|l: &mut LinearIpLookup| l.table.table_text()));
 pub(crate) const LOOKUP: Handler = Handler::read(
     "lookup",
     "output and gateway for an address",

@@ -1,5 +1,5 @@
 use artery_common::ip_header;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Read, Simple};
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple};
 
 pub static CLASS: Class = Class {
     name: "MarkIPCE",
@@ -14,7 +14,7 @@ true.",
     handlers: &[Handler::read(
         "drops",
         "packets that do not understand the mark",
-        &Read(|m: &mut MarkIpCe, _, _| Ok(m.drops.to_string())),
+        &Show(|m: &mut MarkIpCe| m.drops),
     )
     .sum()],
     per_worker: true,

@@ -1,5 +1,5 @@
 use artery_common::value::parse_value;
-use artery_engine::{Annotation, Arg, Class, Context, Handler, Packet, Read, Simple, Write};
+use artery_engine::{Annotation, Arg, Class, Context, Handler, Packet, Show, Simple, Write};
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -13,15 +13,12 @@ pub static CLASS: Class = Class {
         Arg::required("IPADDR", "IP address", "the address"),
         Arg::keyword("ANNO", "annotation", "DST_IP", "the annotation to set"),
     ],
-    handlers: &[Handler::read(
-        "addr",
-        "the address",
-        &Read(|s: &mut SetIpAddress, _, _| Ok(s.address.to_string())),
-    )
-    .and_write(&Write(|s: &mut SetIpAddress, text, _| {
-        s.address = parse_value(text)?;
-        Ok(())
-    }))],
+    handlers: &[Handler::read("addr", "the address", &Show(|s: &mut SetIpAddress| s.address)).and_write(
+        &Write(|s: &mut SetIpAddress, text, _| {
+            s.address = parse_value(text)?;
+            Ok(())
+        }),
+    )],
     per_worker: true,
     live: true,
     build: |args| {

@@ -1,5 +1,5 @@
 use artery_common::ip_header;
-use artery_engine::{Class, Context, DropReason, Handler, Packet, Read, Simple};
+use artery_engine::{Class, Context, DropReason, Handler, Packet, Show, Simple};
 use artery_wire::checksum;
 
 pub static CLASS: Class = Class {
@@ -14,7 +14,7 @@ dropped; the first one is reported.",
     handlers: &[Handler::read(
         "drops",
         "packets without a whole header",
-        &Read(|s: &mut SetIpChecksum, _, _| Ok(s.drops.to_string())),
+        &Show(|s: &mut SetIpChecksum| s.drops),
     )
     .sum()],
     per_worker: true,

@@ -2,7 +2,7 @@ use super::each::send_each;
 use artery_common::ip_header;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, Write,
+    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -14,16 +14,12 @@ Expects IP packets and sets the upper six bits of their type of service to `DSCP
 checksum. Packets without a whole IP header are dropped.",
     example: "Idle -> CheckIPHeader -> SetIPDSCP(46) -> Discard;",
     args: &[Arg::required("DSCP", "0 to 63", "the code point")],
-    handlers: &[Handler::read(
-        "dscp",
-        "the code point",
-        &Read(|s: &mut SetIpDscp, _, _| Ok((s.tos >> 2).to_string())),
-    )
-    .and_write(&Write(|s: &mut SetIpDscp, text, _| {
-        s.tos = tos_bits(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
-        Ok(())
-    }))
-    .sets_argument("DSCP")],
+    handlers: &[Handler::read("dscp", "the code point", &Show(|s: &mut SetIpDscp| s.tos >> 2))
+        .and_write(&Write(|s: &mut SetIpDscp, text, _| {
+            s.tos = tos_bits(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
+            Ok(())
+        }))
+        .sets_argument("DSCP")],
     per_worker: true,
     live: true,
     build: |args| {

@@ -2,7 +2,7 @@ use super::each::send_each;
 use artery_common::ip_header;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, Write,
+    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -15,11 +15,12 @@ checksum. ECN is 0 to 3, or a word: `no` or `-` for 0, `ect1` or `ECT(1)` for 1,
 `ce` or `CE` for 3. Packets without a whole IP header are dropped.",
     example: "Idle -> CheckIPHeader -> SetIPECN(ce) -> Discard;",
     args: &[Arg::required("ECN", "0 to 3, no, ect1, ect2 or ce", "the bits")],
-    handlers: &[Handler::read("ecn", "the bits", &Read(|s: &mut SetIpEcn, _, _| Ok(s.given.clone())))
-        .and_write(&Write(|s: &mut SetIpEcn, text, _| {
+    handlers: &[Handler::read("ecn", "the bits", &Show(|s: &mut SetIpEcn| s.given.clone())).and_write(
+        &Write(|s: &mut SetIpEcn, text, _| {
             *s = SetIpEcn::new(parse_value(text)?).ok_or_else(|| HandlerError::refused(WRONG))?;
             Ok(())
-        }))],
+        }),
+    )],
     per_worker: true,
     build: |args| Ok(Box::new(SetIpEcn::new(args.read("ECN")?).ok_or_else(|| ArgError::wrong(WRONG))?)),
     ..Class::DEFAULT

@@ -1,20 +1,72 @@
-//! The common part of IPv4 classes with a big routing table: arguments, handlers, and construction.
-use super::linear_ip_lookup::configure;
+//! The common part of IPv4 classes with a big routing table: arguments, handlers, and construction; and the
+//! classes that differ from IPLookup by name and by the order of their lists alone.
+use super::linear_ip_lookup::{ARGS, configure};
 use super::outputs::Unrouted;
 use super::route::{Route, RouteNextHop};
 use super::routes::{self, NotAdded, RouteCommand, Routes};
 use super::routing::{Hop, Routing, TableLookup, TableWriter};
 use super::slots::SlotOrder;
-use artery_engine::{ArgError, Args, Context, Element, Handler, HandlerError, Read, Write};
+use artery_engine::{ArgError, Args, Class, Context, Element, Handler, HandlerError, Read, Show, Write};
 use artery_lpm::{Policy, Prefix};
 use artery_wire::Ipv4Prefix;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+/// A class of Click's whose arguments are only routes: its name, the order of its lists, and `build`.
+macro_rules! table_class {
+    ($name:literal, $order:literal, $build:expr) => {
+        Class {
+            name: $name,
+            group: "ip",
+            summary: "routes by destination, with a table of any size",
+            manual: concat!(
+                "
+Looks up the destination annotation of each packet, which CheckIPHeader or GetIPAddress sets, in a table of
+routes. The longest prefix wins. The packet leaves by the output of its route, with the gateway, if the route
+has one, as its new destination annotation. A packet without route is dropped; the first five are reported.
+
+Each argument is a route `ADDR/MASK [GATEWAY] OUTPUT`; `-` stands for no gateway. Of two routes for one prefix
+the first counts. ",
+                $order,
+                "
+
+RadixIPLookup, DirectIPLookup and RangeIPLookup are three data structures in Click. Here they are one and the
+same table, IPLookup's with `FIB auto`. New configurations use IPLookup, which also reads tables from files.
+
+`ctrl` takes a command to a line, `add ROUTE`, `set ROUTE` or `remove ADDR/MASK [GATEWAY OUTPUT]`, and does
+all or none. `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route leads."
+            ),
+            example: concat!(
+                "Idle -> GetIPAddress(16) -> rt :: ",
+                $name,
+                "(18.26.4.24/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1);\nrt[0] -> Discard;\nrt[1] -> Discard;"
+            ),
+            ports: "1/-",
+            processing: "h/h",
+            args: ARGS,
+            handlers: HANDLERS,
+            per_worker: true,
+            build: $build,
+            ..Class::DEFAULT
+        }
+    };
+}
+
+pub static RADIX: Class = table_class!(
+    "RadixIPLookup",
+    "Routes are listed in the order in which they were added, as Click lists them.",
+    |args| build_element(args, "RadixIPLookup", Some(SlotOrder::LastFreed))
+);
+pub static DIRECT: Class = table_class!("DirectIPLookup", "Routes are listed by prefix.", |args| {
+    build_element(args, "DirectIPLookup", None)
+});
+pub static RANGE: Class = table_class!("RangeIPLookup", "Routes are listed by prefix.", |args| {
+    build_element(args, "RangeIPLookup", None)
+});
+
 type Lookup = TableLookup<u32>;
 
-/// Creates an element of a class whose arguments are only routes.
-pub(crate) fn build_element(
+fn build_element(
     args: &mut Args<'_>,
     class: &'static str,
     order: Option<SlotOrder>,
@@ -98,7 +150,7 @@ fn run_table_command(
 pub(crate) const TABLE: Handler = Handler::read(
     "table",
     "all routes, one a line",
-    &Read(|l: &mut Lookup, _, _| Ok(l.routing.lock_writer().table_text())),
+    &Show(|l: &mut Lookup| l.routing.lock_writer().table_text()),
 );
 pub(crate) const LOOKUP: Handler = Handler::read(
     "lookup",
@@ -140,15 +192,16 @@ fn flush_table(l: &mut Lookup) -> Result<(), HandlerError> {
 }
 
 /// The handlers of Click's routing tables.
-pub(crate) const HANDLERS: &[Handler] = &[TABLE, LOOKUP, ADD, SET, REMOVE, CTRL, FLUSH];
+const HANDLERS: &[Handler] = &[TABLE, LOOKUP, ADD, SET, REMOVE, CTRL, FLUSH];
 
 #[cfg(test)]
 mod tests {
-    use super::super::{direct_ip_lookup, linear_ip_lookup, radix_ip_lookup, range_ip_lookup};
+    use super::super::linear_ip_lookup;
+    use super::{DIRECT, RADIX, RANGE};
     use crate::testing::{Random, survives_anything};
     use artery_engine::{Bench, Class, DropReason, Packet};
 
-    const CLASSES: [&Class; 3] = [&radix_ip_lookup::CLASS, &direct_ip_lookup::CLASS, &range_ip_lookup::CLASS];
+    const CLASSES: [&Class; 3] = [&RADIX, &DIRECT, &RANGE];
 
     fn bench(class: &'static Class, config: &str) -> Bench {
         Bench::setup(class, config).outputs(3).build().unwrap()

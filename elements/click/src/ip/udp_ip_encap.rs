@@ -3,7 +3,7 @@ use super::name::UdpPort;
 use super::packet_id::PacketIds;
 use artery_common::ip_header::{Fields, drop_reason};
 use artery_common::value::parse_value;
-use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Simple, Write};
+use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
 use artery_wire::{IpProtocol, Udp, checksum};
 use std::any::Any;
 use std::net::Ipv4Addr;
@@ -26,42 +26,30 @@ The UDP checksum is computed unless `CHECKSUM` is false. A packet that the heade
         Arg::optional("CHECKSUM", "bool", "true", "whether to compute the UDP checksum"),
     ],
     handlers: &[
-        Handler::read("src", "the source address", &Read(|u: &mut UdpIpEncap, _, _| Ok(u.src.to_string())))
+        Handler::read("src", "the source address", &Show(|u: &mut UdpIpEncap| u.src))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
                 u.src = parse_value(text)?;
                 Ok(())
             }))
             .sets_argument("SRC"),
-        Handler::read(
-            "sport",
-            "the source port",
-            &Read(|u: &mut UdpIpEncap, _, _| Ok(u.src_port.to_string())),
-        )
-        .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-            u.src_port = parse_value::<UdpPort>(text)?.0;
-            Ok(())
-        }))
-        .sets_argument("SPORT"),
-        Handler::read(
-            "dst",
-            "the destination address",
-            &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst.to_string())),
-        )
-        .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-            u.dst = parse_value(text)?;
-            Ok(())
-        }))
-        .sets_argument("DST"),
-        Handler::read(
-            "dport",
-            "the destination port",
-            &Read(|u: &mut UdpIpEncap, _, _| Ok(u.dst_port.to_string())),
-        )
-        .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-            u.dst_port = parse_value::<UdpPort>(text)?.0;
-            Ok(())
-        }))
-        .sets_argument("DPORT"),
+        Handler::read("sport", "the source port", &Show(|u: &mut UdpIpEncap| u.src_port))
+            .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
+                u.src_port = parse_value::<UdpPort>(text)?.0;
+                Ok(())
+            }))
+            .sets_argument("SPORT"),
+        Handler::read("dst", "the destination address", &Show(|u: &mut UdpIpEncap| u.dst))
+            .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
+                u.dst = parse_value(text)?;
+                Ok(())
+            }))
+            .sets_argument("DST"),
+        Handler::read("dport", "the destination port", &Show(|u: &mut UdpIpEncap| u.dst_port))
+            .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
+                u.dst_port = parse_value::<UdpPort>(text)?.0;
+                Ok(())
+            }))
+            .sets_argument("DPORT"),
     ],
     per_worker: true,
     finished: true,

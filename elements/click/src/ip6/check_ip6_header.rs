@@ -1,7 +1,7 @@
 use crate::ip::each::send_each_or_exit;
 use crate::ip::failures::{DETAILS, Failure, Failures, VERBOSE};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Level, Packet, Read, anno,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Level, Packet, Show, anno,
 };
 use artery_wire::Ipv6;
 use std::net::Ipv6Addr;
@@ -25,16 +25,12 @@ off. Others leave by output 1, or are dropped when there is none; the first one 
         DETAILS,
     ],
     handlers: &[
-        Handler::read(
-            "drops",
-            "bad packets so far",
-            &Read(|c: &mut CheckIp6Header, _, _| Ok(c.failures.drops().to_string())),
-        )
-        .sum(),
+        Handler::read("drops", "bad packets so far", &Show(|c: &mut CheckIp6Header| c.failures.drops()))
+            .sum(),
         Handler::read(
             "drop_details",
             "bad packets so far, by what was wrong",
-            &Read(|c: &mut CheckIp6Header, _, _| Ok(c.failures.details_text())),
+            &Show(|c: &mut CheckIp6Header| c.failures.details_text()),
         ),
     ],
     per_worker: true,

@@ -1,6 +1,6 @@
 use crate::ip::dec_ip_ttl::{HopError, send_hops};
 use artery_common::ip_header;
-use artery_engine::{Batch, Class, Context, Element, Handler, Packet, Read};
+use artery_engine::{Batch, Class, Context, Element, Handler, Packet, Show};
 use artery_wire::Ipv6;
 
 pub static CLASS: Class = Class {
@@ -14,12 +14,7 @@ by output 0.",
     example: "Idle -> CheckIP6Header -> dh :: DecIP6HLIM -> Discard;\ndh[1] -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
-    handlers: &[Handler::read(
-        "drops",
-        "expired packets",
-        &Read(|d: &mut DecIp6Hlim, _, _| Ok(d.expired.to_string())),
-    )
-    .sum()],
+    handlers: &[Handler::read("drops", "expired packets", &Show(|d: &mut DecIp6Hlim| d.expired)).sum()],
     per_worker: true,
     build: |_| Ok(Box::new(DecIp6Hlim::default())),
     ..Class::DEFAULT

@@ -2,7 +2,7 @@ use crate::ip::outputs::Unrouted;
 use crate::ip::routing::{Hop, Routing, TableLookup, TableWriter};
 use crate::ip::slots::SlotOrder;
 use artery_engine::names::Names;
-use artery_engine::{Arg, ArgError, Args, Class, Context, Handler, HandlerError, Read, Write};
+use artery_engine::{Arg, ArgError, Args, Class, Context, Handler, HandlerError, Read, Show, Write};
 use artery_lpm::{Address, Policy, Prefix};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ rt[1] -> Discard;",
         Handler::read(
             "table",
             "all routes, one a line",
-            &Read(|l: &mut Lookup, _, _| Ok(format_table(&l.routing.lock_writer()))),
+            &Show(|l: &mut Lookup| format_table(&l.routing.lock_writer())),
         ),
         Handler::read(
             "lookup",

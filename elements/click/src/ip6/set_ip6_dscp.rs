@@ -2,7 +2,7 @@ use crate::ip::each::send_each;
 use artery_common::ip_header;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, Write,
+    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write,
 };
 use artery_wire::Ipv6;
 
@@ -15,16 +15,12 @@ Expects IPv6 packets, data starting at the IP header or the header marked by an 
 upper six bits of their traffic class to `DSCP`. Packets without a whole IPv6 header are dropped.",
     example: "Idle -> CheckIP6Header -> SetIP6DSCP(46) -> Discard;",
     args: &[Arg::required("DSCP", "0 to 63", "the code point")],
-    handlers: &[Handler::read(
-        "dscp",
-        "the code point",
-        &Read(|s: &mut SetIp6Dscp, _, _| Ok((s.class >> 2).to_string())),
-    )
-    .and_write(&Write(|s: &mut SetIp6Dscp, text, _| {
-        s.class = dscp_to_class(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
-        Ok(())
-    }))
-    .sets_argument("DSCP")],
+    handlers: &[Handler::read("dscp", "the code point", &Show(|s: &mut SetIp6Dscp| s.class >> 2))
+        .and_write(&Write(|s: &mut SetIp6Dscp, text, _| {
+            s.class = dscp_to_class(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
+            Ok(())
+        }))
+        .sets_argument("DSCP")],
     per_worker: true,
     live: true,
     build: |args| {

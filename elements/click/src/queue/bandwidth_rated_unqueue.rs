@@ -17,7 +17,7 @@ nothing.",
         Arg::keyword("BURST_BYTES", "bytes", "", "how many bytes it may make up for, instead"),
     ],
     handlers: HANDLERS,
-    build: |args| Ok(Box::new(Rated::new(Unit::Bytes, "BURST_BYTES", args)?)),
+    build: |args| Ok(Box::new(Rated::new(Unit::Bytes, args)?)),
     ..Class::DEFAULT
 };
 

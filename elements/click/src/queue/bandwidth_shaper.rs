@@ -1,11 +1,6 @@
-use super::gap::Gap;
-use super::rated::print_bandwidth;
-use super::shaper::signal_due;
-use artery_common::value::parse_value;
-use artery_engine::{
-    Arg, Bandwidth, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, SignalKinds,
-    StartError, Write,
-};
+use super::rated::Unit;
+use super::shaper::{HANDLERS, Shaper};
+use artery_engine::{Arg, Class, SignalKinds};
 
 pub static CLASS: Class = Class {
     name: "BandwidthShaper",
@@ -15,66 +10,11 @@ pub static CLASS: Class = Class {
     example: "InfiniteSource(LIMIT 10) -> Queue -> BandwidthShaper(1Mbps) -> Unqueue -> Discard;",
     processing: "l/l",
     args: &[Arg::required("RATE", "bandwidth", "how many bytes may be pulled a second")],
-    handlers: &[
-        Handler::read("rate", "RATE", &READ_RATE).and_write(&Write(Shaper::set_rate)),
-        Handler::read("config", "RATE", &READ_RATE),
-        Handler::write("reset", "forgets what has passed", &Write(Shaper::reset_gap)).button(),
-    ],
+    handlers: HANDLERS,
     signals: SignalKinds::NonEmpty,
-    build: |args| Ok(Box::new(Shaper { gap: Gap::new(args.read::<Bandwidth>("RATE")?.0) })),
+    build: |args| Ok(Box::new(Shaper::new(args, Unit::Bytes)?)),
     ..Class::DEFAULT
 };
-
-static READ_RATE: Read<Shaper> = Read(|s, _, _| Ok(print_bandwidth(s.gap.rate())));
-
-struct Shaper {
-    /// Limits bytes, not packets.
-    gap: Gap,
-}
-
-impl Shaper {
-    fn set_rate(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.gap.set_rate(parse_value::<Bandwidth>(text)?.0);
-        signal_due(&mut self.gap, cx);
-        Ok(())
-    }
-    fn reset_gap(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.gap.reset_count();
-        signal_due(&mut self.gap, cx);
-        Ok(())
-    }
-}
-
-impl Element for Shaper {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
-    fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let now = cx.now();
-        for pulled in 0..max {
-            let before = into.len();
-            if self.gap.due_count(now) == 0 || cx.pull(0, 1, into) == 0 {
-                if pulled == 0 {
-                    signal_due(&mut self.gap, cx);
-                }
-                return;
-            }
-            // A long packet may come as several segments.
-            self.gap.record_events(into.iter().skip(before).map(|packet| packet.len() as u64).sum());
-        }
-    }
-
-    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        cx.set_signal(Signal::NonEmpty, true);
-        Ok(())
-    }
-
-    fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
-        signal_due(&mut self.gap, cx);
-        false
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@ use crate::basic::timed_source::format_interval;
 use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Bandwidth, Batch, Class, Context, DropReason, Element, Handler, HandlerError,
-    Packet, Read, StartError, Time, Write, anno,
+    Packet, Show, StartError, Time, Write, anno,
 };
 use std::any::Any;
 use std::collections::VecDeque;
@@ -26,23 +26,11 @@ wait upstream, in a Queue. Changing a value loses what is on the link.",
         Arg::required("BANDWIDTH", "bandwidth", "how many bytes get onto the link a second; at least 100"),
     ],
     handlers: &[
-        Handler::read(
-            "latency",
-            "LATENCY",
-            &Read(|l: &mut LinkUnqueue, _, _| Ok(format_interval(l.latency))),
-        )
-        .and_write(&Write(LinkUnqueue::set_latency)),
-        Handler::read(
-            "bandwidth",
-            "BANDWIDTH, in bytes a second",
-            &Read(|l: &mut LinkUnqueue, _, _| Ok(l.bandwidth.to_string())),
-        )
-        .and_write(&Write(LinkUnqueue::set_bandwidth)),
-        Handler::read(
-            "size",
-            "packets on the link",
-            &Read(|l: &mut LinkUnqueue, _, _| Ok(l.held.len().to_string())),
-        ),
+        Handler::read("latency", "LATENCY", &Show(|l: &mut LinkUnqueue| format_interval(l.latency)))
+            .and_write(&Write(LinkUnqueue::set_latency)),
+        Handler::read("bandwidth", "BANDWIDTH, in bytes a second", &Show(|l: &mut LinkUnqueue| l.bandwidth))
+            .and_write(&Write(LinkUnqueue::set_bandwidth)),
+        Handler::read("size", "packets on the link", &Show(|l: &mut LinkUnqueue| l.held.len())),
         Handler::write(
             "reset",
             "drops the packets on the link",

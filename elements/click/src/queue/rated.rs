@@ -1,8 +1,8 @@
-//! What RatedUnqueue and BandwidthRatedUnqueue share, and how bandwidths are printed.
+//! What RatedUnqueue and BandwidthRatedUnqueue share; rates of packets or bytes, as arguments and as text.
 use crate::basic::token_bucket::TokenBucket;
 use artery_common::value::parse_value;
 use artery_engine::{
-    ArgError, Args, Bandwidth, Batch, Context, Element, Handler, HandlerError, Read, StartError, Write,
+    ArgError, Args, Bandwidth, Batch, Context, Element, Handler, HandlerError, Read, Show, StartError, Write,
 };
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const THRESHOLD: u64 = 131_072;
 /// The handlers of both.
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::read("rate", "RATE", &READ_RATE).and_write(&Write(Rated::set_rate)),
-    Handler::read("active", "whether to pull", &Read(|r: &mut Rated, _, _| Ok(r.active.to_string())))
+    Handler::read("active", "whether to pull", &Show(|r: &mut Rated| r.active))
         .and_write(&Write(Rated::set_active)),
     Handler::read("calls", "how often it ran, and with what success", &Read(Rated::calls_text)),
     Handler::read("config", "RATE", &READ_RATE),
@@ -20,14 +20,54 @@ pub(super) static HANDLERS: &[Handler] = &[
 
 static READ_RATE: Read<Rated> = Read(|r, _, _| Ok(r.rate_text()));
 
+/// What a rate counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     Packets,
     Bytes,
 }
 
+impl Unit {
+    /// The argument RATE, a second.
+    pub(crate) fn read_rate(self, args: &Args<'_>) -> Result<u64, ArgError> {
+        Ok(match self {
+            Unit::Packets => u64::from(args.read::<u32>("RATE")?),
+            Unit::Bytes => args.read::<Bandwidth>("RATE")?.0,
+        })
+    }
+
+    /// A rate that a handler sets.
+    pub(crate) fn parse_rate(self, text: &str) -> Result<u64, HandlerError> {
+        Ok(match self {
+            Unit::Packets => u64::from(parse_value::<u32>(text)?),
+            Unit::Bytes => parse_value::<Bandwidth>(text)?.0,
+        })
+    }
+
+    /// A rate as Click prints it.
+    pub(crate) fn rate_text(self, rate: u64) -> String {
+        match self {
+            Unit::Packets => rate.to_string(),
+            Unit::Bytes => print_bandwidth(rate),
+        }
+    }
+
+    /// BURST_DURATION, or else BURST_SIZE or BURST_BYTES.
+    pub(crate) fn read_depth(self, args: &Args<'_>) -> Result<Depth, ArgError> {
+        let tokens = if self == Unit::Bytes { "BURST_BYTES" } else { "BURST_SIZE" };
+        match args.read::<Option<u32>>(tokens)? {
+            Some(_) if args.is_given("BURST_DURATION") => {
+                Err(ArgError::wrong(format!("cannot specify both BURST_DURATION and {tokens}")))
+            }
+            Some(tokens) => Ok(Depth::Tokens(u64::from(tokens))),
+            None => Ok(Depth::Time(args.read("BURST_DURATION")?)),
+        }
+    }
+}
+
 /// The capacity of the bucket.
-enum Depth {
+#[derive(Clone, Copy)]
+pub(crate) enum Depth {
     /// The tokens of this time at the rate.
     Time(Duration),
     /// A fixed number of tokens.
@@ -47,34 +87,17 @@ pub(super) struct Rated {
 }
 
 impl Rated {
-    /// An element whose bucket capacity is given by BURST_DURATION or the argument `tokens`.
-    pub(super) fn new(unit: Unit, tokens: &'static str, args: &mut Args<'_>) -> Result<Rated, ArgError> {
-        let rate = match unit {
-            Unit::Packets => u64::from(args.read::<u32>("RATE")?),
-            Unit::Bytes => args.read::<Bandwidth>("RATE")?.0,
-        };
-        let depth = match args.read::<Option<u32>>(tokens)? {
-            Some(_) if args.is_given("BURST_DURATION") => {
-                return Err(ArgError::wrong(format!("cannot specify both BURST_DURATION and {tokens}")));
-            }
-            Some(tokens) => Depth::Tokens(u64::from(tokens)),
-            None => Depth::Time(args.read("BURST_DURATION")?),
-        };
+    pub(super) fn new(unit: Unit, args: &Args<'_>) -> Result<Rated, ArgError> {
+        let (rate, depth) = (unit.read_rate(args)?, unit.read_depth(args)?);
         let bucket = TokenBucket::new(rate, depth.bucket_depth(rate, unit));
         Ok(Rated { unit, bucket, depth, active: true, runs: 0, empty_runs: 0, pushes: 0, failed_pulls: 0 })
     }
 
     fn rate_text(&self) -> String {
-        match self.unit {
-            Unit::Packets => self.bucket.rate().to_string(),
-            Unit::Bytes => print_bandwidth(self.bucket.rate()),
-        }
+        self.unit.rate_text(self.bucket.rate())
     }
     fn set_rate(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let rate = match self.unit {
-            Unit::Packets => u64::from(parse_value::<u32>(text)?),
-            Unit::Bytes => parse_value::<Bandwidth>(text)?.0,
-        };
+        let rate = self.unit.parse_rate(text)?;
         self.bucket.set_rate(rate, self.depth.bucket_depth(rate, self.unit));
         cx.schedule();
         Ok(())
@@ -137,7 +160,7 @@ impl Depth {
 }
 
 /// A bandwidth, given in bytes a second, as Click prints it.
-pub(crate) fn print_bandwidth(bytes: u64) -> String {
+fn print_bandwidth(bytes: u64) -> String {
     let (number, unit) = match bytes {
         0x2000_0000.. => (bytes as f64 / 1e6, "MBps"),
         125_000_000.. => (bytes as f64 * 8.0 / 1e9, "Gbps"),

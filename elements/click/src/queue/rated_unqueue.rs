@@ -16,7 +16,7 @@ BURST_DURATION, or on BURST_SIZE packets. It sleeps while upstream has nothing."
         Arg::keyword("BURST_SIZE", "packets", "", "how many packets it may make up for, instead"),
     ],
     handlers: HANDLERS,
-    build: |args| Ok(Box::new(Rated::new(Unit::Packets, "BURST_SIZE", args)?)),
+    build: |args| Ok(Box::new(Rated::new(Unit::Packets, args)?)),
     ..Class::DEFAULT
 };
 

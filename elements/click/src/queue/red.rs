@@ -2,8 +2,8 @@ use super::nearby_queues;
 use artery_common::chance;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError,
-    Time, Write,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Show,
+    StartError, Time, Write,
 };
 use artery_lang::args as text;
 use artery_wire::Random;
@@ -40,29 +40,29 @@ queues are empty, each 20 ms count like a packet.",
         Arg::keyword("GENTLE", "bool", "true", "whether the probability grows on above MAX_THRESH"),
     ],
     handlers: &[
-        Handler::read("min_thresh", "MIN_THRESH", &Read(|r: &mut Red, _, _| Ok(r.rule.min.to_string())))
+        Handler::read("min_thresh", "MIN_THRESH", &Show(|r: &mut Red| r.rule.min))
             .and_write(&Write(|r: &mut Red, text, _| {
                 r.set_parameters(|rule| parse_value(text).map(|min| rule.min = min))
             }))
             .sets_argument("MIN_THRESH"),
-        Handler::read("max_thresh", "MAX_THRESH", &Read(|r: &mut Red, _, _| Ok(r.rule.max.to_string())))
+        Handler::read("max_thresh", "MAX_THRESH", &Show(|r: &mut Red| r.rule.max))
             .and_write(&Write(|r: &mut Red, text, _| {
                 r.set_parameters(|rule| parse_value(text).map(|max| rule.max = max))
             }))
             .sets_argument("MAX_THRESH"),
-        Handler::read("max_p", "MAX_P", &Read(|r: &mut Red, _, _| Ok(format_decimal(r.rule.max_p, 16))))
+        Handler::read("max_p", "MAX_P", &Show(|r: &mut Red| format_decimal(r.rule.max_p, 16)))
             .and_write(&Write(|r: &mut Red, text, _| {
                 r.set_parameters(|rule| {
                     parse_probability(text).map(|max_p| rule.max_p = max_p).map_err(HandlerError::refused)
                 })
             }))
             .sets_argument("MAX_P"),
-        Handler::read("drops", "packets dropped", &Read(|r: &mut Red, _, _| Ok(r.drops.to_string()))),
-        Handler::read("queues", "the queues, one a line", &Read(|r: &mut Red, _, _| Ok(r.list_queues()))),
+        Handler::read("drops", "packets dropped", &Show(|r: &mut Red| r.drops)),
+        Handler::read("queues", "the queues, one a line", &Show(|r: &mut Red| r.list_queues())),
         Handler::read(
             "avg_queue_size",
             "the average",
-            &Read(|r: &mut Red, _, _| Ok(format_decimal(r.state.average, SCALE))),
+            &Show(|r: &mut Red| format_decimal(r.state.average, SCALE)),
         ),
         Handler::read(
             "stats",

@@ -1,7 +1,8 @@
 use super::gap::Gap;
-use artery_common::value::parse_value;
+use super::rated::Unit;
 use artery_engine::{
-    Arg, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, SignalKinds, StartError, Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, SignalKinds,
+    StartError, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -15,43 +16,70 @@ pulled that exceed the rate. Without it, whoever pulls sleeps until the next pac
     ports: "1/1-2",
     processing: "l/l",
     args: &[Arg::required("RATE", "packets a second", "how many packets may be pulled a second")],
-    handlers: &[
-        Handler::read("rate", "RATE", &READ_RATE).and_write(&Write(Shaper::set_rate)),
-        Handler::read("config", "RATE", &READ_RATE),
-        Handler::write("reset", "forgets what has passed", &Write(Shaper::reset_gap)).button(),
-    ],
+    handlers: HANDLERS,
     signals: SignalKinds::NonEmpty,
-    build: |args| Ok(Box::new(Shaper { gap: Gap::new(u64::from(args.read::<u32>("RATE")?)) })),
+    build: |args| Ok(Box::new(Shaper::new(args, Unit::Packets)?)),
     ..Class::DEFAULT
 };
 
-static READ_RATE: Read<Shaper> = Read(|s, _, _| Ok(s.gap.rate().to_string()));
+pub(super) static HANDLERS: &[Handler] = &[
+    Handler::read("rate", "RATE", &READ_RATE).and_write(&Write(Shaper::set_rate)),
+    Handler::read("config", "RATE", &READ_RATE),
+    Handler::write("reset", "forgets what has passed", &Write(Shaper::reset_gap)).button(),
+];
 
-struct Shaper {
+static READ_RATE: Read<Shaper> = Read(|s, _, _| Ok(s.unit.rate_text(s.gap.rate())));
+
+/// Also what BandwidthShaper is, with bytes instead of packets.
+pub(super) struct Shaper {
+    unit: Unit,
     gap: Gap,
 }
 
 impl Shaper {
+    pub(super) fn new(args: &Args<'_>, unit: Unit) -> Result<Shaper, ArgError> {
+        Ok(Shaper { unit, gap: Gap::new(unit.read_rate(args)?) })
+    }
     fn set_rate(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.gap.set_rate(u64::from(parse_value::<u32>(text)?));
-        signal_due(&mut self.gap, cx);
+        self.gap.set_rate(self.unit.parse_rate(text)?);
+        self.signal_due(cx);
         Ok(())
     }
     fn reset_gap(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.gap.reset_count();
-        signal_due(&mut self.gap, cx);
+        self.signal_due(cx);
         Ok(())
     }
-}
 
-/// Signals downstream whether packets are due now, and if not, schedules the next signal.
-pub(super) fn signal_due(gap: &mut Gap, cx: &mut Context<'_>) {
-    let allowed = gap.due_count(cx.now()) > 0;
-    // What must not pass output 0 may pass output 1.
-    let active = (allowed || cx.outputs() > 1) && !cx.upstream_idle(0);
-    cx.set_signal(Signal::NonEmpty, active);
-    if !allowed {
-        cx.wake_at(gap.next());
+    /// Signals downstream whether packets are due now, and if not, schedules the next signal.
+    fn signal_due(&mut self, cx: &mut Context<'_>) {
+        let allowed = self.gap.due_count(cx.now()) > 0;
+        // What must not pass output 0 may pass output 1.
+        let active = (allowed || cx.outputs() > 1) && !cx.upstream_idle(0);
+        cx.set_signal(Signal::NonEmpty, active);
+        if !allowed {
+            cx.wake_at(self.gap.next());
+        }
+    }
+
+    /// Pulls packets, as long as they are due; returns how many.
+    fn pull_due(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> usize {
+        let now = cx.now();
+        if self.unit == Unit::Packets {
+            let due = self.gap.due_count(now);
+            let pulled = if due > 0 { cx.pull(0, max.min(due as usize), into) } else { 0 };
+            self.gap.record_events(pulled as u64);
+            return pulled;
+        }
+        for pulled in 0..max {
+            let before = into.len();
+            if self.gap.due_count(now) == 0 || cx.pull(0, 1, into) == 0 {
+                return pulled;
+            }
+            // A long packet may come as several segments.
+            self.gap.record_events(into.iter().skip(before).map(|packet| packet.len() as u64).sum());
+        }
+        max
     }
 }
 
@@ -61,16 +89,13 @@ impl Element for Shaper {
     }
 
     fn pull(&mut self, output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let due = self.gap.due_count(cx.now());
-        let mut pulled = 0;
-        if output == 0 && due > 0 {
-            pulled = cx.pull(0, max.min(due as usize), into);
-            self.gap.record_events(pulled as u64);
-        } else if output == 1 && due == 0 {
-            pulled = cx.pull(0, max, into);
-        }
+        let pulled = match output {
+            0 => self.pull_due(max, into, cx),
+            _ if self.gap.due_count(cx.now()) == 0 => cx.pull(0, max, into),
+            _ => 0,
+        };
         if pulled == 0 {
-            signal_due(&mut self.gap, cx);
+            self.signal_due(cx);
         }
     }
 
@@ -80,7 +105,7 @@ impl Element for Shaper {
     }
 
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
-        signal_due(&mut self.gap, cx);
+        self.signal_due(cx);
         false
     }
 }

@@ -1,7 +1,7 @@
 //! The common part of all Queue classes. They differ in their notifications and drop policies.
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Context, DropReason, Element, Handler, HandlerError, Packet, Read, Signal,
+    Arg, ArgError, Args, Batch, Context, DropReason, Element, Handler, HandlerError, Packet, Show, Signal,
     StartError, Write,
 };
 use std::any::Any;
@@ -12,23 +12,12 @@ pub(super) static ARGS: &[Arg] = &[Arg::optional("CAPACITY", "packets", "1000", 
 
 /// The handlers of every queue.
 pub(super) static HANDLERS: &[Handler] = &[
-    Handler::read("length", "packets held", &Read(|q: &mut Store, _, _| Ok(q.packets.len().to_string())))
-        .sum(),
-    Handler::read(
-        "highwater_length",
-        "most packets ever held",
-        &Read(|q: &mut Store, _, _| Ok(q.highwater.to_string())),
-    )
-    .sum(),
-    Handler::read("capacity", "CAPACITY", &Read(|q: &mut Store, _, _| Ok(q.capacity.to_string())))
+    Handler::read("length", "packets held", &Show(|q: &mut Store| q.packets.len())).sum(),
+    Handler::read("highwater_length", "most packets ever held", &Show(|q: &mut Store| q.highwater)).sum(),
+    Handler::read("capacity", "CAPACITY", &Show(|q: &mut Store| q.capacity))
         .and_write(&Write(Store::write_capacity))
         .sets_argument("CAPACITY"),
-    Handler::read(
-        "drops",
-        "packets that found no room",
-        &Read(|q: &mut Store, _, _| Ok(q.drops.to_string())),
-    )
-    .sum(),
+    Handler::read("drops", "packets that found no room", &Show(|q: &mut Store| q.drops)).sum(),
     Handler::write(
         "reset_counts",
         "sets drops to zero and the highwater mark to the length",

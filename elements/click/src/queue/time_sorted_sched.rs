@@ -1,5 +1,5 @@
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, Signal,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Show, Signal,
     SignalKinds, StartError, Time,
 };
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ asks the router to stop when no input has any more.",
     handlers: &[Handler::read(
         "well_ordered",
         "whether no packet came out of order",
-        &Read(|t: &mut TimeSortedSched, _, _| Ok(t.well_ordered.to_string())),
+        &Show(|t: &mut TimeSortedSched| t.well_ordered),
     )],
     signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(TimeSortedSched::new(args)?)),

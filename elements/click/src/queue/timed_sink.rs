@@ -1,7 +1,7 @@
 use crate::basic::timed_source::format_interval;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, StartError, Write,
+    Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Show, StartError, Write,
 };
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ Pulls one packet every INTERVAL, the first one after the first interval, and dro
     handlers: &[Handler::read(
         "interval",
         "INTERVAL",
-        &Read(|s: &mut TimedSink, _, _| Ok(format_interval(s.interval))),
+        &Show(|s: &mut TimedSink| format_interval(s.interval)),
     )
     .and_write(&Write(TimedSink::set_interval))],
     build: |args| {

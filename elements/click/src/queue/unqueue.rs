@@ -1,8 +1,8 @@
 use crate::basic::quota::Quota;
 use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, StartError,
-    Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Show,
+    StartError, Write,
 };
 
 pub static CLASS: Class = Class {
@@ -21,14 +21,14 @@ time as travel together.",
         Arg::keyword("LIMIT", "packets", "-1", "packets to move in all; -1 for no limit"),
     ],
     handlers: &[
-        Handler::read("count", "packets moved", &Read(|u: &mut Unqueue, _, _| Ok(u.count.to_string()))).sum(),
+        Handler::read("count", "packets moved", &Show(|u: &mut Unqueue| u.count)).sum(),
         Handler::write("reset", "moves another LIMIT packets", &RESET).button(),
         Handler::write("reset_counts", "the same as reset", &RESET).button(),
-        Handler::read("active", "ACTIVE", &Read(|u: &mut Unqueue, _, _| Ok(u.active.to_string())))
+        Handler::read("active", "ACTIVE", &Show(|u: &mut Unqueue| u.active))
             .and_write(&Write(Unqueue::set_active)),
         Handler::read("burst", "BURST", &Read(|u: &mut Unqueue, _, cx| Ok(u.burst_size(cx).to_string())))
             .and_write(&Write(Unqueue::set_burst)),
-        Handler::read("limit", "LIMIT, or -1", &Read(|u: &mut Unqueue, _, _| Ok(u.quota.limit_text())))
+        Handler::read("limit", "LIMIT, or -1", &Show(|u: &mut Unqueue| u.quota.limit_text()))
             .and_write(&Write(Unqueue::set_limit)),
     ],
     per_worker: true,

@@ -308,7 +308,7 @@ impl Element for IcmpRewriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rewrite::{icmp_ping_rewriter, ip_addr_rewriter, ip_rewriter};
+    use crate::rewrite::classes;
     use artery_engine::{Bench, Resources};
     use artery_wire::build::{icmp_echo, ip4};
 
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn an_error_about_a_rewritten_packet_becomes_one_about_what_it_was() {
         for make in [udp, tcp] {
-            let (mut rewriter, mut bench) = benches(&ip_rewriter::CLASS, NAT, "e", 2);
+            let (mut rewriter, mut bench) = benches(&classes::IP, NAT, "e", 2);
             push(&mut rewriter, make(INSIDE, 1111, OUTSIDE, 53));
             rewriter.expect(0, make(PUBLIC, 5000, OUTSIDE, 53));
             for icmp_type in [3, 4, 5, 11, 12] {
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn an_error_about_a_rewritten_reply_goes_to_where_the_reply_came_from() {
-        let (mut rewriter, mut bench) = benches(&ip_rewriter::CLASS, NAT, "e", 2);
+        let (mut rewriter, mut bench) = benches(&classes::IP, NAT, "e", 2);
         push(&mut rewriter, udp(INSIDE, 1111, OUTSIDE, 53));
         push(&mut bench, error(3, OUTSIDE, &udp(OUTSIDE, 53, INSIDE, 1111)));
         bench.expect(0, error(3, OUTSIDE, &udp(OUTSIDE, 53, PUBLIC, 5000)));
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn errors_about_echoes_get_the_old_identifier() {
-        let (mut rewriter, mut bench) = benches(&icmp_ping_rewriter::CLASS, NAT, "e", 2);
+        let (mut rewriter, mut bench) = benches(&classes::ICMP_PING, NAT, "e", 2);
         push(&mut rewriter, icmp_echo(INSIDE, OUTSIDE, 7, 1).bytes());
         rewriter.expect(0, icmp_echo(PUBLIC, OUTSIDE, 5000, 1).bytes());
         push(&mut bench, error(11, PUBLIC, &icmp_echo(PUBLIC, OUTSIDE, 5000, 1).bytes()));
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn where_only_addresses_are_rewritten_ports_stay() {
-        let (mut rewriter, mut bench) = benches(&ip_addr_rewriter::CLASS, "pattern 1.0.0.1 - 0 1", "e", 2);
+        let (mut rewriter, mut bench) = benches(&classes::ADDRESS, "pattern 1.0.0.1 - 0 1", "e", 2);
         push(&mut rewriter, udp(INSIDE, 1111, OUTSIDE, 53));
         push(&mut bench, error(11, PUBLIC, &udp(PUBLIC, 1111, OUTSIDE, 53)));
         bench.expect(0, error(11, INSIDE, &udp(INSIDE, 1111, OUTSIDE, 53)));
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn what_is_about_no_flow_leaves_by_output_1_unchanged() {
-        let (mut rewriter, mut bench) = benches(&ip_rewriter::CLASS, NAT, "e", 2);
+        let (mut rewriter, mut bench) = benches(&classes::IP, NAT, "e", 2);
         push(&mut rewriter, udp(INSIDE, 1111, OUTSIDE, 53));
         let quoted = udp(PUBLIC, 5000, OUTSIDE, 53);
         for other in [
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn with_one_output_or_with_offsets_it_is_dropped() {
         for (own, outputs) in [("e", 1), ("e:0", 2)] {
-            let (_rewriter, mut bench) = benches(&ip_rewriter::CLASS, NAT, own, outputs);
+            let (_rewriter, mut bench) = benches(&classes::IP, NAT, own, outputs);
             push(&mut bench, error(11, PUBLIC, &udp(PUBLIC, 5001, OUTSIDE, 53)));
             bench.expect_dropped(DropReason::NoMatch, 1);
         }
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn offsets_tell_the_rewriters_outputs_apart_and_annotations_are_set_when_told() {
         let own = "e:1, DST_ANNO false, REPLY_ANNO PAINT";
-        let (mut rewriter, mut bench) = benches(&ip_rewriter::CLASS, "keep 0 1, REPLY_ANNO PAINT", own, 3);
+        let (mut rewriter, mut bench) = benches(&classes::IP, "keep 0 1, REPLY_ANNO PAINT", own, 3);
         let mut first = rewriter.packet(udp(INSIDE, 1111, OUTSIDE, 53));
         first.set_headers(0, 20);
         first.set_annotation(16, [9]);
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn an_error_does_not_make_a_flow_live_on() {
-        let (mut rewriter, mut bench) = benches(&ip_rewriter::CLASS, NAT, "e", 1);
+        let (mut rewriter, mut bench) = benches(&classes::IP, NAT, "e", 1);
         push(&mut rewriter, udp(INSIDE, 1111, OUTSIDE, 53));
         rewriter.advance_time(std::time::Duration::from_secs(100));
         let before = rewriter.read("udp_table", "").unwrap();
@@ -475,8 +475,7 @@ mod tests {
         assert_eq!(refused("e"), "e not an IP rewriter");
         let resources = Arc::new(Resources::default());
         resources.get::<SharedFlows>().request_sharing("e");
-        let rewriter =
-            Bench::setup(&ip_rewriter::CLASS, NAT).outputs(2).resources(resources).build().unwrap();
+        let rewriter = Bench::setup(&classes::IP, NAT).outputs(2).resources(resources).build().unwrap();
         let late = Bench::setup(&LATE, "e:1").outputs(2).sharing_with(&rewriter).build();
         assert_eq!(late.err().unwrap()[0].to_string(), "e:1 port offset requires more than 2 outputs");
     }
@@ -512,7 +511,7 @@ mod tests {
     #[test]
     fn nothing_that_comes_panics() {
         use crate::testing::{Random, noise};
-        let (mut rewriter, mut bench) = benches(&ip_addr_rewriter::CLASS, "keep 0 1", "e", 2);
+        let (mut rewriter, mut bench) = benches(&classes::ADDRESS, "keep 0 1", "e", 2);
         push(&mut rewriter, udp(INSIDE, 1111, OUTSIDE, 53));
         let mut random = Random::new(7);
         let whole = error(11, INSIDE, &udp(INSIDE, 1111, OUTSIDE, 53));

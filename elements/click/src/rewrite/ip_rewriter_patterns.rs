@@ -53,8 +53,7 @@ mod tests {
     #[test]
     fn rewriters_know_the_names() {
         let patterns = Bench::setup(&CLASS, "a 1.0.0.1 5000 - -").inputs(0).outputs(0).build().unwrap();
-        let rewriter =
-            Bench::setup(&super::super::ip_rewriter::CLASS, "pattern a 0 0").sharing_with(&patterns);
+        let rewriter = Bench::setup(&super::super::classes::IP, "pattern a 0 0").sharing_with(&patterns);
         let mut rewriter = rewriter.build().unwrap();
         assert_eq!(rewriter.read("patterns", "").unwrap(), "1.0.0.1 5000 - -\n");
     }

@@ -50,32 +50,32 @@ macro_rules! handlers {
             artery_engine::Handler::read(
                 "nmappings",
                 "how many flows there are",
-                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len())),
+                &artery_engine::Show(|r: &mut Rewriter| r.len()),
             ),
             artery_engine::Handler::read(
                 "mapping_failures",
                 "how many flows found no room",
-                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.failures_text())),
+                &artery_engine::Show(|r: &mut Rewriter| r.failures_text()),
             ),
             artery_engine::Handler::read(
                 "patterns",
                 "what is done with packets of each input",
-                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.patterns_text())),
+                &artery_engine::Show(|r: &mut Rewriter| r.patterns_text()),
             ),
             artery_engine::Handler::read(
                 "size",
                 "how many flows there are",
-                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len())),
+                &artery_engine::Show(|r: &mut Rewriter| r.len()),
             ),
             artery_engine::Handler::read(
                 "table_size",
                 "how many flows there are",
-                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.len())),
+                &artery_engine::Show(|r: &mut Rewriter| r.len()),
             ),
             artery_engine::Handler::read(
                 "capacity",
                 "CAPACITY",
-                &artery_engine::Read(|r: &mut Rewriter, _, _| Ok(r.capacity_text())),
+                &artery_engine::Show(|r: &mut Rewriter| r.capacity_text()),
             )
             .and_write(&artery_engine::Write(Rewriter::set_capacity)),
             artery_engine::Handler::write(

@@ -6,7 +6,7 @@ use crate::value::parse_value;
 use artery_device::{Hide, LinkType, Method, PortSpec, Ports, RxSettings};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
-    Read, StartError, Write, anno,
+    Read, Show, StartError, Write, anno,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -96,8 +96,7 @@ of a router want its frames.",
         Arg::keyword("BPF_FILTER", "text", "", "refused: use IPClassifier"),
     ],
     handlers: &[
-        Handler::read("count", "packets received", &Read(|f: &mut FromDevice, _, _| Ok(f.count.to_string())))
-            .sum(),
+        Handler::read("count", "packets received", &Show(|f: &mut FromDevice| f.count)).sum(),
         Handler::write("reset_counts", "sets count to zero", &Write(FromDevice::reset_counts)).button(),
         Handler::read(
             "kernel_drops",
@@ -105,12 +104,8 @@ of a router want its frames.",
             &Read(FromDevice::drops_text),
         )
         .sum(),
-        Handler::read(
-            "encap",
-            "link type of the interface",
-            &Read(|f: &mut FromDevice, _, _| Ok(f.link_type().to_string())),
-        ),
-        Handler::read("active", "ACTIVE", &Read(|f: &mut FromDevice, _, _| Ok(f.active.to_string())))
+        Handler::read("encap", "link type of the interface", &Show(|f: &mut FromDevice| f.link_type())),
+        Handler::read("active", "ACTIVE", &Show(|f: &mut FromDevice| f.active))
             .and_write(&Write(FromDevice::set_active)),
         Handler::read("monitor", "MONITOR, of the port", &Read(FromDevice::monitor_text))
             .and_write(&Write(FromDevice::set_monitor))
@@ -118,7 +113,7 @@ of a router want its frames.",
         Handler::read(
             "port",
             "packets, bytes and errors of the port",
-            &Read(|f: &mut FromDevice, _, _| Ok(f.receiver.half.format_counts())),
+            &Show(|f: &mut FromDevice| f.receiver.half.format_counts()),
         ),
     ],
     phase: Phase::Privileged,

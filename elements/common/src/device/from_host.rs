@@ -1,7 +1,7 @@
 use super::port::{Receiver, open_port};
 use super::stable_address;
 use artery_device::{HostRoute, PortSpec, Ports, TapSettings};
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Phase, Read, StartError};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Phase, Show, StartError};
 use artery_wire::EtherAddr;
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr};
@@ -53,9 +53,8 @@ c[1] -> Discard;",
         ),
     ],
     handlers: &[
-        Handler::read("dev_name", "the device", &Read(|f: &mut FromHost, _, _| Ok(f.device_name()))),
-        Handler::read("count", "packets received", &Read(|f: &mut FromHost, _, _| Ok(f.count.to_string())))
-            .sum(),
+        Handler::read("dev_name", "the device", &Show(|f: &mut FromHost| f.device_name())),
+        Handler::read("count", "packets received", &Show(|f: &mut FromHost| f.count)).sum(),
     ],
     phase: Phase::Privileged,
     per_worker: true,

@@ -2,7 +2,7 @@ use super::method::{METHOD, read_method};
 use super::port::{Sender, open_port};
 use artery_device::{Method, PortSpec, Ports, TxSettings};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Phase, Read, StartError,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Phase, Show, StartError,
     Write,
 };
 use std::any::Any;
@@ -43,12 +43,12 @@ scheduler such as RoundRobinSched before it.",
         Arg::keyword("DEBUG", "bool", "false", "accepted and without effect"),
     ],
     handlers: &[
-        Handler::read("count", "packets sent", &Read(|t: &mut ToDevice, _, _| Ok(t.count.to_string()))).sum(),
+        Handler::read("count", "packets sent", &Show(|t: &mut ToDevice| t.count)).sum(),
         Handler::write("reset_counts", "sets count to zero", &Write(ToDevice::reset_counts)).button(),
         Handler::read(
             "port",
             "packets, bytes and errors of the port",
-            &Read(|t: &mut ToDevice, _, _| Ok(t.sender.half.format_counts())),
+            &Show(|t: &mut ToDevice| t.sender.half.format_counts()),
         ),
     ],
     phase: Phase::Privileged,

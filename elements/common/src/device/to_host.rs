@@ -1,7 +1,7 @@
 use super::port::{Hidden, Sender};
 use artery_device::Ports;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Phase, Read,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Phase, Show,
     StartError, Write,
 };
 use std::any::Any;
@@ -34,12 +34,7 @@ FromHost(host0, 192.0.2.1/24, ETHER 02:00:00:00:00:01) -> Queue -> ToDevice(eth0
     processing: "h/h",
     args: &[Arg::optional("DEVNAME", "interface", "", "the device of a FromHost")],
     handlers: &[
-        Handler::read(
-            "count",
-            "packets given to the host",
-            &Read(|t: &mut ToHost, _, _| Ok(t.count.to_string())),
-        )
-        .sum(),
+        Handler::read("count", "packets given to the host", &Show(|t: &mut ToHost| t.count)).sum(),
         Handler::write("reset_counts", "sets count to zero", &Write(ToHost::reset_counts)).button(),
     ],
     // After the FromHost that makes the device.

@@ -2,7 +2,7 @@ use super::shared::{FpmServer, FpmServers};
 use super::target::Target;
 use crate::router::port_names::parse_port_names;
 use artery_engine::element::StartError;
-use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Read};
+use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Show};
 use artery_forward::shared;
 use artery_packet::Batch;
 use std::net::{IpAddr, SocketAddr};
@@ -62,7 +62,7 @@ Idle -> ip -> Discard;",
     handlers: &[Handler::read(
         "status_json",
         "the connection, messages, and routes by state, as JSON",
-        &Read(|fpm: &mut Fpm, _, _| Ok(fpm.server.status_json())),
+        &Show(|fpm: &mut Fpm| fpm.server.status_json()),
     )],
     build: |args| Ok(Box::new(Fpm::new(args)?)),
     ..Class::DEFAULT

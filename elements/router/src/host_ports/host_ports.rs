@@ -2,7 +2,7 @@ use super::shared::FollowedRouter;
 use super::threads::{AllHostPorts, HostPorts};
 use crate::router::port_names::parse_port_names;
 use artery_engine::element::StartError;
-use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Read};
+use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Show};
 use artery_forward::shared::{self, SharedRouter};
 use artery_packet::Batch;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ ip[2] -> ToHost(hp-eth1);",
     handlers: &[Handler::read(
         "status_json",
         "the interfaces, and the host's routes by state, as JSON",
-        &Read(|ports: &mut HostPortsElement, _, _| Ok(ports.host_ports.status_json())),
+        &Show(|ports: &mut HostPortsElement| ports.host_ports.status_json()),
     )],
     build: |args| Ok(Box::new(HostPortsElement::new(args)?)),
     ..Class::DEFAULT

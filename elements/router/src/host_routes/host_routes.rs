@@ -1,7 +1,7 @@
 use super::follower::{Devices, HostRouteFollower, HostRouteFollowers};
 use crate::router::port_names::parse_port_names;
 use artery_engine::element::StartError;
-use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Read};
+use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Interest, Show};
 use artery_forward::shared::{self, SharedRouter};
 use artery_packet::Batch;
 use std::sync::Arc;
@@ -50,17 +50,17 @@ ip[1] -> ToHost(artery0);",
         Handler::read(
             "routes",
             "routes that the host has",
-            &Read(|f: &mut Routes, _, _| Ok(f.follower.status().routes.to_string())),
+            &Show(|f: &mut Routes| f.follower.status().routes),
         ),
         Handler::read(
             "refused",
             "routes that the host refused, as it has others of the same prefix and metric",
-            &Read(|f: &mut Routes, _, _| Ok(f.follower.status().refused.to_string())),
+            &Show(|f: &mut Routes| f.follower.status().refused),
         ),
         Handler::read(
             "defaults_only",
             "whether the host has the default routes only, as there are too many others",
-            &Read(|f: &mut Routes, _, _| Ok(f.follower.status().has_defaults_only.to_string())),
+            &Show(|f: &mut Routes| f.follower.status().has_defaults_only),
         ),
     ],
     build: |args| Ok(Box::new(Routes::new(args)?)),

@@ -2,7 +2,7 @@
 use super::changes::{ChangeError, TableChange};
 use super::router_worker::{IpRouter, now};
 use super::{explain, port_text, show_events, show_ports, show_routes};
-use artery_engine::{Context, Handler, HandlerError, Read, Write};
+use artery_engine::{Context, Handler, HandlerError, Read, Show, Write};
 
 pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
@@ -18,7 +18,7 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "nexthops_json",
         "groups of next hops as JSON, with how many routes lead there and which members can be used",
-        &Read(|r: &mut IpRouter, _, _| Ok(show_routes::next_hops(&r.router))),
+        &Show(|r: &mut IpRouter| show_routes::next_hops(&r.router)),
     ),
     Handler::read(
         "route_json",
@@ -37,7 +37,7 @@ pub(super) static HANDLERS: &[Handler] = &[
     Handler::read(
         "ports_json",
         "ports as JSON, with their addresses and what was counted of their neighbors",
-        &Read(|r: &mut IpRouter, _, _| Ok(show_ports::ports_json(r))),
+        &Show(|r: &mut IpRouter| show_ports::ports_json(r)),
     ),
     Handler::read(
         "drops_json",

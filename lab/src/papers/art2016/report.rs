@@ -7,7 +7,7 @@ use super::tables::Levels;
 use crate::fib::Checked;
 use crate::fib::engine::Mode;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
+use crate::results::{Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
 
 /// Lookups in a closed loop.
 pub(super) struct ClosedRow {
@@ -194,16 +194,10 @@ impl Report {
     }
 
     fn closed_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("table", Align::Left),
-            ("destinations", Align::Left),
-            ("engine", Align::Left),
-            ("one by one", right),
-            ("least to greatest", right),
-            ("in batches", right),
-            ("least to greatest", right),
-        ]);
+        let mut table = Table::headed(
+            "table | destinations | engine | one by one: | least to greatest: | in batches: | least to \
+             greatest:",
+        );
         for row in self.closed.iter().filter(|row| row.mode == Mode::Independent) {
             let is_same = |other: &&ClosedRow| other.scenario == row.scenario && other.engine == row.engine;
             let mut batches = self.closed.iter().filter(|other| other.mode == Mode::Batch);
@@ -224,16 +218,9 @@ impl Report {
     }
 
     fn open_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("table", Align::Left),
-            ("destinations", Align::Left),
-            ("engine", Align::Left),
-            ("offered/s", right),
-            ("lost %", right),
-            ("idle %", right),
-            ("without loss, packets/s", right),
-        ]);
+        let mut table = Table::headed(
+            "table | destinations | engine | offered/s: | lost %: | idle %: | without loss, packets/s:",
+        );
         for row in &self.open {
             table.row([
                 row.scenario.table.to_string(),
@@ -249,13 +236,7 @@ impl Report {
     }
 
     fn memory_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("table", Align::Left),
-            ("engine", Align::Left),
-            ("MB to look up in", right),
-            ("MB for updates", right),
-        ]);
+        let mut table = Table::headed("table | engine | MB to look up in: | MB for updates:");
         for row in &self.memory {
             let megabytes = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);
             table.row([
@@ -269,15 +250,10 @@ impl Report {
     }
 
     fn level_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("table", Align::Left),
-            ("strides", Align::Left),
-            ("ART's tables by first bit", Align::Left),
-            ("MB of heaps", right),
-            ("MB with 8-byte words", right),
-            ("numbers of tables agree with", Align::Left),
-        ]);
+        let mut table = Table::headed(
+            "table | strides | ART's tables by first bit | MB of heaps: | MB with 8-byte words: | numbers \
+             of tables agree with",
+        );
         for (name, levels) in self.all_levels() {
             let tables = levels.tables.iter().filter(|(_, count)| *count > 0);
             let tables: Vec<String> = tables.map(|(offset, count)| format!("{offset}:{count}")).collect();

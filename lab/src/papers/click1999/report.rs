@@ -7,7 +7,7 @@ use super::graph::CHAIN;
 use super::plan::{Plan, WIRE};
 use crate::cachegrind::Count;
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
+use crate::results::{Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
 use artery_engine::BATCH;
 use std::collections::BTreeMap;
 
@@ -148,18 +148,10 @@ impl Report {
     }
 
     fn memory_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("row", Align::Left),
-            ("what", Align::Left),
-            ("packets/s", right),
-            ("ns/packet", right),
-            ("least", right),
-            ("most", right),
-            ("instructions", right),
-            ("misses (PPro L1d)", right),
-            ("× 24,000", right),
-        ]);
+        let mut table = Table::headed(
+            "row | what | packets/s: | ns/packet: | least: | most: | instructions: | misses (PPro L1d): | \
+             × 24,000:",
+        );
         for (name, what, case, burst) in MEMORY {
             let Some(runs) = self.memory.get(&(case, burst)) else { continue };
             let nanos = Summary::of(runs);
@@ -200,9 +192,7 @@ impl Report {
 
     /// Name, ours, and what was published or is expected.
     fn ratio_table(&self) -> Table {
-        let columns =
-            [("ratio", Align::Left), ("ours", Align::Right), ("published or expected", Align::Left)];
-        let mut table = Table::new(&columns);
+        let mut table = Table::headed("ratio | ours: | published or expected");
         let Ratios { one_by_one, queued, roomy, batches, completed, completed_batches, tcp, flood } =
             self.ratios();
         let rows = [
@@ -239,13 +229,9 @@ impl Report {
     }
 
     fn element_table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("element", Align::Left),
-            ("ns, per packet", Align::Right),
-            ("ns, batches", Align::Right),
-            ("instructions, per packet", Align::Right),
-            ("instructions, batches", Align::Right),
-        ]);
+        let mut table = Table::headed(
+            "element | ns, per packet: | ns, batches: | instructions, per packet: | instructions, batches:",
+        );
         let nanos = self.elements(1).into_iter().zip(self.elements(BATCH));
         let counts = self.element_instructions(1).into_iter().zip(self.element_instructions(BATCH));
         let counted = |count: Option<f64>| count.map_or("-".into(), |count| format!("{count:.0}"));
@@ -257,16 +243,7 @@ impl Report {
     }
 
     fn wire_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("row", Align::Left),
-            ("what", Align::Left),
-            ("packets/s", right),
-            ("least", right),
-            ("most", right),
-            ("1999", right),
-            ("speed-up", right),
-        ]);
+        let mut table = Table::headed("row | what | packets/s: | least: | most: | 1999: | speed-up:");
         for (name, what) in WIRE.into_iter().zip(WIRE_MEANING) {
             let Some(runs) = self.wire.get(name) else { continue };
             let then = if name.starts_with("E1") { CLICK_1999 } else { LINUX_1999 };

@@ -9,7 +9,7 @@ use super::figures::{Figures, Point, mean};
 use super::plan::{DRIVERS, NEIGHBORS, Plan};
 use super::workload::Workload;
 use crate::machine::Machine;
-use crate::results::{Align, Findings, Measurement, Summary, Table, Verdict, list, number};
+use crate::results::{Findings, Measurement, Summary, Table, Verdict, list, number};
 
 pub(super) struct Report {
     pub(super) machine: Machine,
@@ -17,9 +17,6 @@ pub(super) struct Report {
     pub(super) figures: Figures,
     pub(super) remarks: Vec<String>,
 }
-
-const LEFT: Align = Align::Left;
-const RIGHT: Align = Align::Right;
 
 impl Findings for Report {
     const NAME: &'static str = "freebsd2009";
@@ -140,15 +137,9 @@ impl Report {
     }
 
     fn workload_table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("workload", LEFT),
-            ("threads", RIGHT),
-            ("engine", LEFT),
-            ("Mpps", RIGHT),
-            ("least to greatest", RIGHT),
-            ("freed or wrong", RIGHT),
-            ("stale %", RIGHT),
-        ]);
+        let mut table = Table::headed(
+            "workload | threads: | engine | Mpps: | least to greatest: | freed or wrong: | stale %:",
+        );
         for (point, runs) in self.figures.rates.iter().filter(|(point, _)| point.workload != Workload::W1) {
             let Summary { min, max, .. } = Summary::of(runs);
             let mut cells = vec![
@@ -172,20 +163,11 @@ impl Report {
     }
 
     fn cost_table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("engine", LEFT),
-            ("locks", RIGHT),
-            ("contended with 2", RIGHT),
-            ("atomic read-modify-writes", RIGHT),
-            ("shared lines written", RIGHT),
-            ("stores to them", RIGHT),
-            ("stores by what also loads", RIGHT),
-            ("instructions", RIGHT),
-            ("D1 misses", RIGHT),
-            ("L2 misses", RIGHT),
-            ("D1 misses, W3", RIGHT),
-            ("L2 misses, W3", RIGHT),
-        ]);
+        let mut table = Table::headed(
+            "engine | locks: | contended with 2: | atomic read-modify-writes: | shared lines written: | \
+             stores to them: | stores by what also loads: | instructions: | D1 misses: | L2 misses: | D1 \
+             misses, W3: | L2 misses, W3:",
+        );
         for engine in EngineName::ALL {
             let run = |threads| {
                 let point = Point { workload: Workload::W1, driver: 0, threads, engine };
@@ -218,14 +200,7 @@ impl Report {
     }
 
     fn tree_table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("neighbors", RIGHT),
-            ("packets to", LEFT),
-            ("engine", LEFT),
-            ("nodes", RIGHT),
-            ("D1 misses", RIGHT),
-            ("L2 misses", RIGHT),
-        ]);
+        let mut table = Table::headed("neighbors: | packets to | engine | nodes: | D1 misses: | L2 misses:");
         for neighbors in NEIGHBORS {
             for (workload, to) in [(Workload::W1, "a router"), (Workload::Near, "neighbors")] {
                 for engine in [EngineName::L, EngineName::S] {
@@ -260,12 +235,7 @@ impl Report {
     }
 
     fn alone_table(&self) -> Table {
-        let mut table = Table::new(&[
-            ("engine", LEFT),
-            ("with locks, Mpps", RIGHT),
-            ("without", RIGHT),
-            ("locks cost, ns", RIGHT),
-        ]);
+        let mut table = Table::headed("engine | with locks, Mpps: | without: | locks cost, ns:");
         for (engine, runs) in &self.figures.alone {
             let [with, without] = [&runs[0], &runs[1]].map(|runs| Summary::of(runs).max);
             let cost = 1e3 / with - 1e3 / without;
@@ -417,7 +387,7 @@ impl Report {
 /// A table of figures alone.
 fn numbers<const N: usize>(first: [&str; N], others: &[impl AsRef<str>]) -> Table {
     let names = first.into_iter().chain(others.iter().map(AsRef::as_ref));
-    Table::new(&names.map(|name| (name, RIGHT)).collect::<Vec<_>>())
+    Table::new(names.map(|name| format!("{name}:")))
 }
 
 #[cfg(test)]

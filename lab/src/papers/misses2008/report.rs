@@ -6,7 +6,7 @@ use super::figures::{By, CacheState, Figures, Misses, OFF, Order, Rung};
 use super::plan::{FEW, Plan, many, real, simulated};
 use super::published::{MISS, Published, RATES, TABLE};
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Findings, Measurement, Summary, Table, Verdict, number};
+use crate::results::{Chart, Findings, Measurement, Summary, Table, Verdict, number};
 
 /// What each rung is.
 const MEANING: [&str; LADDER.len()] = [
@@ -118,17 +118,10 @@ impl Findings for Report {
 
 impl Report {
     fn ladder_table(&self) -> Table {
-        let right = Align::Right;
-        let mut table = Table::new(&[
-            ("level", Align::Left),
-            ("packets end", Align::Left),
-            ("ns cold", right),
-            ("least", right),
-            ("ns cold, prefetched", right),
-            ("ns hot", right),
-            ("idle % at 397 kpps", right),
-            ("at 580 kpps", right),
-        ]);
+        let mut table = Table::headed(
+            "level | packets end | ns cold: | least: | ns cold, prefetched: | ns hot: | idle % at 397 \
+             kpps: | at 580 kpps:",
+        );
         for (rung, (level, meaning)) in LADDER.into_iter().zip(MEANING).enumerate() {
             let figures = &self.figures;
             let idle = RATES.map(|rate| figures.idle(rate, rung));
@@ -162,10 +155,8 @@ impl Report {
             .flat_map(|by| ways.map(|way| (by, way)))
             .filter(|at| self.counted(*at))
             .collect();
-        let names: Vec<String> =
-            columns.iter().map(|(by, way)| format!("{} {}", by.name(), way.name())).collect();
-        let heading = names.iter().map(|name| (name.as_str(), Align::Right));
-        let mut table = Table::new(&[("level", Align::Left)].into_iter().chain(heading).collect::<Vec<_>>());
+        let titles = columns.iter().map(|(by, way)| format!("{} {}:", by.name(), way.name()));
+        let mut table = Table::new(["level".to_string()].into_iter().chain(titles));
         for depth in ["card"].into_iter().chain(LADDER) {
             let cells = columns.iter().map(|(by, way)| both(self.figures.misses.get(&(*by, *way, depth))));
             table.row([depth.to_string()].into_iter().chain(cells));
@@ -198,10 +189,8 @@ impl Report {
 
     fn buffers_text(&self) -> String {
         let counters = self.figures.counters();
-        let heading: Vec<String> = counters.iter().map(|by| format!("{} D1 / LL", by.name())).collect();
-        let columns = [("buffer", Align::Left), ("ns", Align::Right), ("least", Align::Right)];
-        let columns = columns.into_iter().chain(heading.iter().map(|name| (name.as_str(), Align::Right)));
-        let mut table = Table::new(&columns.collect::<Vec<_>>());
+        let counted = counters.iter().map(|by| format!("{} D1 / LL:", by.name()));
+        let mut table = Table::new(["buffer", "ns:", "least:"].map(String::from).into_iter().chain(counted));
         for order in [Order::Lifo, Order::Fifo] {
             let times = self.figures.buffers.get(&order).map(|runs| Summary::of(runs));
             let cells = [or_dash(times.map(|times| times.median)), or_dash(times.map(|times| times.min))];
@@ -278,21 +267,12 @@ impl Report {
     }
 
     fn table_of_2008(&self) -> String {
-        let right = Align::Right;
         let by = self.figures.counters().into_iter().find(|by| matches!(by.name(), "k8" | "processor"));
         let ours = by.map_or("D1 misses here".to_string(), |by| format!("D1 misses here ({})", by.name()));
-        let mut table = Table::new(&[
-            ("2008", Align::Left),
-            ("mode", Align::Left),
-            ("idle %", right),
-            ("misses", right),
-            ("µs", right),
-            ("here", Align::Left),
-            ("idle % here", right),
-            (&ours, right),
-            ("µs here", right),
-            ("as fast as can be", right),
-        ]);
+        let mut table = Table::headed(&format!(
+            "2008 | mode | idle %: | misses: | µs: | here | idle % here: | {ours}: | µs here: | \
+             as fast as can be:"
+        ));
         for row in &TABLE {
             let Published { system, load: (interface, rate), mode, depth, idle, misses } = *row;
             let rung = LADDER.iter().position(|level| *level == depth).unwrap_or(OFF);
@@ -330,8 +310,7 @@ impl Report {
     }
 
     fn claims_table(&self) -> String {
-        let mut table =
-            Table::new(&[("what must hold", Align::Left), ("found", Align::Left), ("figures", Align::Left)]);
+        let mut table = Table::headed("what must hold | found | figures");
         for verdict in self.verdicts() {
             table.row([verdict.claim, verdict.finding.to_string(), verdict.why]);
         }

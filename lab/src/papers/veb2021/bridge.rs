@@ -10,7 +10,7 @@
 use super::addresses::Addresses;
 use artery_common::frame_filter::{FilterContext, FilterFactories, FilterPoint, FrameFilter};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Read, StartError, Time,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Show, StartError, Time,
 };
 use artery_firewall::of_file;
 use artery_l2::Direction;
@@ -55,7 +55,7 @@ under the bridge's name, IP meets it where it comes in and wherever it goes out,
     handlers: &[Handler::read(
         "addresses",
         "addresses learned",
-        &Read(|b: &mut Bridge, _, _| Ok(lock(&b.addresses).len().to_string())),
+        &Show(|b: &mut Bridge| lock(&b.addresses).len()),
     )],
     build: |args| Ok(Box::new(Bridge::new(args)?)),
     ..Class::DEFAULT

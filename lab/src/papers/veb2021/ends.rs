@@ -5,7 +5,7 @@
 //! on two workers have a direction each, as two ports that are served by two processors; where there is
 //! one, it has both.
 
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Packet, Read, StartError};
+use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Packet, Show, StartError};
 use artery_packet::BATCH;
 use artery_wire::EtherAddr;
 use artery_wire::build::{ether, ip4};
@@ -37,7 +37,7 @@ Expects on input I what the switch sends by port I.",
     handlers: &[Handler::read(
         "data",
         "frames of data that have arrived",
-        &Read(|e: &mut Ends, _, _| Ok(e.arrived[DATA].to_string())),
+        &Show(|e: &mut Ends| e.arrived[DATA]),
     )],
     per_worker: true,
     build: |args| Ok(Box::new(Ends::new(args)?)),

@@ -4,7 +4,7 @@ use super::memory::{IN_MEMORY, Memory, Switch};
 use super::plan::Plan;
 use super::way::{ALL, LinkSetup};
 use crate::machine::Machine;
-use crate::results::{Align, Chart, Finding, Findings, Measurement, Summary, Table, Verdict, list, number};
+use crate::results::{Chart, Finding, Findings, Measurement, Summary, Table, Verdict, list, number};
 use crate::rig::Throughput;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,9 +124,7 @@ impl Report {
     }
 
     fn memory_table(&self) -> Table {
-        let columns = ["in memory, Mpps of data", "median", "least", "greatest"];
-        let side = |n: usize| if n == 0 { Align::Left } else { Align::Right };
-        let mut table = Table::new(&std::array::from_fn::<_, 4, _>(|n| (columns[n], side(n))));
+        let mut table = Table::headed("in memory, Mpps of data | median: | least: | greatest:");
         for (memory, runs) in IN_MEMORY.into_iter().filter_map(|row| self.memory(row)) {
             let Summary { median, min, max, .. } = Summary::of(runs);
             table.row([memory.to_string(), number(median), number(min), number(max)]);
@@ -135,21 +133,11 @@ impl Report {
     }
 
     fn table(&self) -> Table {
-        let (left, right) = (Align::Left, Align::Right);
-        let mut table = Table::new(&[
-            ("way", left),
-            ("2021: Mbit/s", right),
-            ("in a second", right),
-            ("processors", left),
-            ("here, 1 Gbit/s: Mbit/s", right),
-            ("in a second", right),
-            ("threads at work", left),
-            ("no limit: Mbit/s", right),
-            ("threads at work", left),
-            ("frames of 1,514 bytes: Mbit/s", right),
-            ("threads at work", left),
-            (FRAMES, right),
-        ]);
+        let mut table = Table::headed(&format!(
+            "way | 2021: Mbit/s: | in a second: | processors | here, 1 Gbit/s: Mbit/s: | in a second: | \
+             threads at work | no limit: Mbit/s: | threads at work | frames of 1,514 bytes: Mbit/s: | \
+             threads at work | {FRAMES}:"
+        ));
         for way in ALL {
             let published = way.published();
             let then = published.map_or("".into(), |row| number(row.receiver));

@@ -1,4 +1,5 @@
-//! The text format (version 0.0.4): families of samples, each with what it means.
+//! The text format (version 0.0.4): families of samples, each with what it means. Crates for this keep values
+//! in a registry, and write OpenMetrics alone; here they are read from the workers when a scraper asks.
 use std::fmt::{Display, Write as _};
 
 /// What a family's values are.

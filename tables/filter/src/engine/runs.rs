@@ -1,8 +1,8 @@
 //! Runs: packets of one flow in succession, as a connection sends them. Where one has passed, those behind it
 //! need neither hash nor search, and are added to the counters together.
-use super::Filter;
 use super::quick::{FastPathHeader, StateUpdate, TCP, UDP};
 use super::through::ParsedKey;
+use super::{Filter, PacketView};
 use crate::dissect::HookContext;
 use crate::facts::Direction;
 use crate::states::{MOST_AT_ONCE, NarrowKey, StateId};
@@ -29,7 +29,18 @@ impl Filter {
     /// of a batch need.
     #[inline]
     pub fn parse_keys(&self, bytes: &[u8], direction: Direction) -> ParsedKey {
-        let mut glance = self.parse_key(bytes, direction);
+        self.parse_keys_and_view(bytes, direction, |_| ())
+    }
+
+    /// The same; what had to be parsed of an exception is handed to `keep`.
+    #[inline]
+    pub fn parse_keys_and_view(
+        &self,
+        bytes: &[u8],
+        direction: Direction,
+        keep: impl FnOnce(PacketView),
+    ) -> ParsedKey {
+        let mut glance = self.parse_key_and_view(bytes, direction, keep);
         self.prefetch_likely(&mut glance);
         glance
     }

@@ -4,8 +4,8 @@
 //! The state of a packet is found at the incoming interface; it links to the state at the outgoing one, which
 //! needs no second search. Exceptions are left to be tested as elsewhere, and nothing has changed then.
 use super::quick::{FastPathHeader, StateHit};
-use super::{Filter, Passed};
-use crate::dissect::{HookContext, dissect_packet};
+use super::{Filter, PacketView, Passed};
+use crate::dissect::HookContext;
 use crate::evaluate::Compiled;
 use crate::facts::{Direction, Tag};
 use crate::states::StateId;
@@ -36,13 +36,37 @@ pub struct ParsedKey {
     pub(super) place: u32,
 }
 
+impl ParsedKey {
+    /// Whether the fast path does not take the packet.
+    #[inline(always)]
+    pub fn is_exception(&self) -> bool {
+        self.header.length == 0
+    }
+
+    /// The view of a fast-path packet that comes in.
+    pub fn view(&self) -> PacketView {
+        PacketView::of_header(self.header)
+    }
+}
+
 impl Filter {
     /// Looks at a packet that begins with its header of IP.
     #[inline(always)]
     pub fn parse_key(&self, bytes: &[u8], direction: Direction) -> ParsedKey {
+        self.parse_key_and_view(bytes, direction, |_| ())
+    }
+
+    /// The same; what had to be parsed of an exception is handed to `keep`.
+    #[inline(always)]
+    pub fn parse_key_and_view(
+        &self,
+        bytes: &[u8],
+        direction: Direction,
+        keep: impl FnOnce(PacketView),
+    ) -> ParsedKey {
         let (quick, hash) = match FastPathHeader::parse_plain(bytes, direction) {
             Some(quick) => (quick, self.states.hash_narrow(quick.narrow, quick.protocol)),
-            None => (FastPathHeader::NONE, self.hash_exception(bytes, direction)),
+            None => (FastPathHeader::NONE, self.hash_exception(bytes, direction, keep)),
         };
         ParsedKey { hash, header: quick, place: self.states.prefetch_bucket(hash) }
     }
@@ -50,8 +74,10 @@ impl Filter {
     /// The hash of a packet that will go another way, for the memory that it needs then.
     #[cold]
     #[inline(never)]
-    fn hash_exception(&self, bytes: &[u8], direction: Direction) -> u64 {
-        dissect_packet(bytes).map_or(0, |seen| self.states.hash(&seen.state_key(direction)))
+    fn hash_exception(&self, bytes: &[u8], direction: Direction, keep: impl FnOnce(PacketView)) -> u64 {
+        let view = PacketView::of_exception(bytes);
+        keep(view);
+        view.key(direction).map_or(0, |key| self.states.hash(&key))
     }
 
     /// Asks for the states that packets may have. Returns by how many packets these are to be [asked for

@@ -151,7 +151,7 @@ impl World {
         let mut look =
             self.filter.prepare_lookup(bytes, HookContext::new(interface, direction), self.hint.take());
         self.filter.prefetch_state(&mut look);
-        let verdict = self.filter.test_packet(bytes, &look, &rules);
+        let verdict = self.filter.test_packet(bytes, &mut look, &rules);
         self.filter.end_batch();
         verdict
     }
