@@ -68,12 +68,8 @@ impl<C: Check> CheckHeader<C> {
         processing: "a/ah",
         args: &[VERBOSE, DETAILS],
         handlers: &[
-            Handler::read(
-                "drops",
-                "bad packets so far",
-                &Show(|c: &mut CheckHeader<C>| c.failures.drops()),
-            )
-            .sum(),
+            Handler::read("drops", "bad packets so far", &Show(|c: &mut CheckHeader<C>| c.failures.drops()))
+                .sum(),
             Handler::read(
                 "drop_details",
                 "bad packets so far, by what was wrong",
