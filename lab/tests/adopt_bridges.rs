@@ -1,7 +1,7 @@
 //! `artery adopt br0 eth2`: what arrives at members for a bridge's own address is routed past the kernel, and
 //! what leaves by the bridge leaves by the member that its forwarding database names.
 //!
-//! Stations are addresses of this test's own behind members, so that they can move, be silent, and stay.
+//! Hosts are addresses of this test's own behind members, so that they can move, be silent, and stay.
 use crate::support::SOON;
 use crate::support::adopting::{by_kernel, forwarded, until};
 use artery_lab::program::artery;
@@ -173,24 +173,24 @@ fn a_dry_run_names_the_members_and_what_keeps_them() {
     });
 }
 
-/// A station behind a member: 10.0.1.(10 + number).
-fn station(number: u8) -> (String, String) {
+/// A host behind a member: 10.0.1.(10 + number).
+fn host(number: u8) -> (String, String) {
     (format!("02:00:00:00:aa:{number:02x}"), format!("10.0.1.{}", 10 + number))
 }
 
-/// A gateway whose hosts are this test, and where its stations are.
+/// A gateway, and the member that each of its hosts is at. The hosts are this test.
 struct Side {
     home: Home,
     ends: [Endpoint; 3],
     uplink: String,
     adopted: Option<Process>,
-    /// By station, the member that it is at.
+    /// By host, the member that it is at.
     places: Vec<usize>,
     /// What has arrived: the end, the number of the datagram, and the whole frame.
     arrived: BTreeSet<(usize, Vec<u8>)>,
 }
 
-const STATIONS: u8 = 6;
+const HOSTS: u8 = 6;
 
 impl Side {
     fn make(rig: &Rig, prefix: &str, path: Option<&str>) -> Result<Side> {
@@ -212,16 +212,16 @@ impl Side {
         let ends = [home.a.endpoint("eth0")?, home.c.endpoint("eth0")?, home.b.endpoint("eth0")?];
         let adopted = path.map(|path| home.adopt(path, &["br0", "eth2"])).transpose()?;
         let uplink = home.r.mac("eth2")?;
-        let places = (0..STATIONS).map(|number| usize::from(number % 2)).collect();
+        let places = (0..HOSTS).map(|number| usize::from(number % 2)).collect();
         Ok(Side { home, ends, uplink, adopted, places, arrived: BTreeSet::new() })
     }
 
-    /// Datagrams from each station to the uplink and back. They have the number of the round in them.
+    /// Datagrams from each host to the uplink and back. They have the number of the round in them.
     fn exchange(&mut self, round: u8) -> Result<()> {
         let bridge = self.home.r.mac("br0")?;
         for copy in 0..4 {
-            for number in 0..STATIONS {
-                let (mac, address) = station(number);
+            for number in 0..HOSTS {
+                let (mac, address) = host(number);
                 let packet = ip4().src(address.as_str()).dst("10.0.2.9").udp(1000, 2000);
                 let frame = ether(bridge.as_str(), mac.as_str()).ip4(packet.payload([round, copy, number]));
                 self.ends[self.places[usize::from(number)]].send(&[frame.bytes()])?;
@@ -231,8 +231,8 @@ impl Side {
                 // The bridge has learned who has moved silently; the event of that is to be heard.
                 std::thread::sleep(BARRIER / 4);
             }
-            for number in 0..STATIONS {
-                let (_, address) = station(number);
+            for number in 0..HOSTS {
+                let (_, address) = host(number);
                 let packet = ip4().src("10.0.2.9").dst(address.as_str()).udp(2000, 1000);
                 let frame = ether(self.uplink.as_str(), "02:00:00:00:bb:09")
                     .ip4(packet.payload([round, copy, number]));
@@ -256,10 +256,10 @@ impl Side {
     }
 }
 
-/// Has a gateway know its stations' addresses, which it forgets when the bridge's own changes.
+/// Has a gateway know its hosts' addresses, which it forgets when the bridge's own changes.
 fn set_neighbors(r: &Host) -> Result<()> {
-    for number in 0..STATIONS {
-        let (mac, address) = station(number);
+    for number in 0..HOSTS {
+        let (mac, address) = host(number);
         r.run(["ip", "neigh", "replace", &address, "lladdr", &mac, "dev", "br0", "nud", "permanent"])?;
     }
     Ok(())
@@ -277,14 +277,14 @@ impl Random {
 
 /// What happens to both gateways between two exchanges.
 fn change(random: &mut Random) -> (String, Option<(u8, usize, bool)>) {
-    let (mac, _) = station(random.below(u64::from(STATIONS)) as u8);
+    let (mac, _) = host(random.below(u64::from(HOSTS)) as u8);
     let member = format!("lan{}", random.below(2));
     let on = if random.below(2) == 0 { "on" } else { "off" };
     let command = match random.below(16) {
-        // A station moves, and says so or not.
+        // A host moves, and says so or not.
         0..=4 => {
             let moved =
-                (random.below(u64::from(STATIONS)) as u8, random.below(2) as usize, random.below(2) == 0);
+                (random.below(u64::from(HOSTS)) as u8, random.below(2) as usize, random.below(2) == 0);
             return (String::new(), Some(moved));
         }
         5 => format!("bridge fdb del {mac} dev {member} master"),
@@ -325,7 +325,7 @@ fn what_comes_out_is_the_same(rig: &Rig, path: &str) -> Result<()> {
                 side.home.r.command(["sh", "-c", command]).output()?;
                 if let Some((number, place, says_so)) = *moved {
                     side.places[usize::from(number)] = place;
-                    let (mac, _) = station(number);
+                    let (mac, _) = host(number);
                     let hello = ether("ff:ff:ff:ff:ff:ff", mac.as_str()).raw(EtherType(0x88b5), [0; 46]);
                     if says_so {
                         side.ends[place].send(&[hello.bytes()])?;
@@ -393,7 +393,7 @@ fn an_idle_station_ages_and_an_active_one_does_not() {
         std::thread::sleep(BARRIER);
         let known = |side: &Side, number: u8| -> Result<bool> {
             let text = side.home.r.run(["bridge", "fdb", "show", "br", "br0"])?.stdout;
-            Ok(text.contains(&station(number).0))
+            Ok(text.contains(&host(number).0))
         };
         side.exchange(0)?;
         assert!(known(&side, 0)? && known(&side, 1)?);
@@ -401,14 +401,14 @@ fn an_idle_station_ages_and_an_active_one_does_not() {
         let bridge = side.home.r.mac("br0")?;
         let mut sent = 0;
         while began.elapsed() < Duration::from_secs(20) {
-            let (mac, address) = station(0);
+            let (mac, address) = host(0);
             let packet = ip4().src(address.as_str()).dst("10.0.2.9").udp(1000, 2000).payload([1, 2, 3]);
             side.ends[0].send(&[ether(bridge.as_str(), mac.as_str()).ip4(packet).bytes()])?;
             sent += 1;
             assert!(known(&side, 0)?, "after {:?}", began.elapsed());
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert!(!known(&side, 1)?, "an idle station is forgotten");
+        assert!(!known(&side, 1)?, "an idle host is forgotten");
         let kernel = by_kernel(&side.home.r)? - before;
         // One each two seconds.
         assert!((5..=20).contains(&kernel) && sent > 100, "{kernel} of {sent}");

@@ -66,7 +66,7 @@ fn has_step(explained: &str, start: &str, text: &str) -> bool {
 
 #[test]
 fn packets_and_connections_are_told_apart_by_what_keeps_them() {
-    on_the_net("adopt-told-apart", |net| {
+    on_the_net("adopt-explained", |net| {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("control");
         let adopted = Adopted::start(net, &socket)?;

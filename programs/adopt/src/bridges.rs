@@ -32,7 +32,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct BridgeFollower {
     events: Socket,
-    /// Whether states of members, and forwarding databases, are to be read anew.
+    /// Whether states of members, and forwarding databases, are to be read again.
     needs_links: bool,
     needs_fdb: bool,
     last: Option<Instant>,
@@ -51,7 +51,7 @@ impl BridgeFollower {
         Ok(BridgeFollower { events, needs_links: true, needs_fdb: true, last: None })
     }
 
-    /// Reads states and databases anew at the next turn: there are other members.
+    /// Reads states and databases again at the next turn: there are other members.
     pub(crate) fn request_resync(&mut self) {
         (self.needs_links, self.needs_fdb) = (true, true);
     }
@@ -130,7 +130,7 @@ fn forget_all(accelerator: &mut Accelerator) {
     bridges.into_iter().for_each(|bridge| forget_except(bridge, &HashSet::new(), accelerator));
 }
 
-/// Forgets what is known of a bridge but for some addresses.
+/// Forgets what is known of a bridge, except for some addresses.
 fn forget_except(bridge: u32, found: &HashSet<(u32, EtherAddr)>, accelerator: &mut Accelerator) {
     let (entries, own) = accelerator.fdb_addresses(bridge);
     let is_lost = |mac: &EtherAddr| !found.contains(&(bridge, *mac));

@@ -39,7 +39,7 @@ const LASTING: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5;
 const SEEN_REPLY: u32 = 1 << 1;
 /// Answered and confirmed.
 const ESTABLISHED: u32 = SEEN_REPLY | 1 << 3;
-/// Most obstacles that are told apart in a report.
+/// Most obstacles that are listed apart in a report.
 const MOST_REPORTED: usize = 16;
 
 const PROTOCOLS: [[u8; 3]; 2] =

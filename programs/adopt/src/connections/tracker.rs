@@ -245,7 +245,7 @@ impl ConnectionTracker {
     /// Has connections reviewed that could not be forwarded; all of them once timeouts have changed.
     fn begin_reviews(&mut self, accelerator: &Accelerator) -> io::Result<()> {
         let ticks = accelerator.lease().ticks_of_a_second()?;
-        // It is measured, and each change has flows written anew.
+        // It is measured, and each change has flows written again.
         let is_same_clock = ticks.abs_diff(self.ticks_of_a_second) * 10 <= ticks;
         if !is_same_clock {
             self.ticks_of_a_second = ticks;

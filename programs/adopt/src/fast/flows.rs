@@ -175,7 +175,7 @@ pub struct FlowNote {
 /// The flows of both families.
 pub struct FlowTable {
     words: [Words<AtomicU32>; 2],
-    /// Mixed into every hash, so that nobody outside can fill a bucket on purpose.
+    /// Mixed into every hash, so that no sender can fill a bucket on purpose.
     pub(super) seed: u32,
     /// The place of each flow's record, by its first word.
     places: HashMap<FlowKey, usize>,

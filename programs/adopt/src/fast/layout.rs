@@ -361,7 +361,7 @@ impl Reason {
         match self {
             Reason::OtherAddress => "for another link address",
             Reason::OtherProtocol => "neither IPv4 nor IPv6",
-            Reason::OtherVlan => "of a VLAN that is no port",
+            Reason::OtherVlan => "of a VLAN that is not adopted",
             Reason::Malformed => "headers are cut short or contradict each other",
             Reason::Policy => "the port or family stays with the kernel by a rule, a filter or a setting",
             Reason::Options => "has options, or a header for routers on its path",
