@@ -2,8 +2,9 @@
 //!
 //! Kernels say what hangs at their hooks since Linux 5.14, if they were built so. Those that
 //! do not are believed.
-use super::netlink::{self, Attributes};
+use super::netlink::{self, Attributes, RequestSocket};
 use super::{Blocker, BlockerKind, Family};
+use netlink_sys::protocols::NETLINK_NETFILTER;
 use std::io;
 
 /// The request for hooks, to the subsystem that lists them.
@@ -49,10 +50,17 @@ const KNOWN: [&str; 16] = [
 /// What keeps all traffic of a family.
 pub(super) fn guards() -> io::Result<Vec<Blocker>> {
     let mut guards = Vec::new();
+    let kernel = RequestSocket::open(NETLINK_NETFILTER)?;
     for (number, family) in FAMILIES {
         for (hook, name) in HOOKS {
-            for body in netlink::dump_of_netfilter(GET_HOOKS, &encode_request(number, hook))? {
-                guards.extend(guard(&body, name)?.map(|guard| guard.for_family(family)));
+            let messages = match kernel.dump(GET_HOOKS, &encode_request(number, hook)) {
+                // There is no such subsystem, for which the kernel may look for a module at each request.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(guards),
+                Err(error) if netlink::is_unknown(&error) => continue,
+                messages => messages?,
+            };
+            for message in messages {
+                guards.extend(guard(&message.body, name)?.map(|guard| guard.for_family(family)));
             }
         }
     }

@@ -30,24 +30,43 @@ pub(crate) struct Message {
 
 /// Returns all objects of a kind that the kernel has. Nothing if the kernel lacks the protocol.
 pub(crate) fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
-    let Some(socket) = open_socket(protocol)? else { return Ok(Vec::new()) };
-    for _ in 0..ATTEMPTS {
-        socket.send(&encode_request(kind, REQUEST | ALL, body), 0)?;
-        if let Some(messages) = receive_dump(&socket)? {
-            return Ok(messages);
-        }
-    }
-    Err(io::Error::other("it changes faster than it can be read"))
+    RequestSocket::open(protocol)?.dump(kind, body)
 }
 
-/// The bodies of all that a subsystem of netfilter has of a kind: none where the kernel does not know the
-/// kind, or does not have the subsystem, which it says as `EINVAL`.
+/// A socket for several requests; none if the kernel lacks the protocol.
+pub(crate) struct RequestSocket(Option<Socket>);
+
+impl RequestSocket {
+    pub(crate) fn open(protocol: isize) -> io::Result<RequestSocket> {
+        open_socket(protocol).map(RequestSocket)
+    }
+
+    /// Returns all objects of a kind that the kernel has.
+    pub(crate) fn dump(&self, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
+        let Some(socket) = &self.0 else { return Ok(Vec::new()) };
+        for _ in 0..ATTEMPTS {
+            socket.send(&encode_request(kind, REQUEST | ALL, body), 0)?;
+            if let Some(messages) = receive_dump(socket)? {
+                return Ok(messages);
+            }
+        }
+        Err(io::Error::other("it changes faster than it can be read"))
+    }
+}
+
+/// The bodies of all that a subsystem of netfilter has of a kind: none where the kernel does not know it.
 pub(crate) fn dump_of_netfilter(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-    use io::ErrorKind::{InvalidInput, NotFound, Unsupported};
     match dump(NETLINK_NETFILTER, kind, body) {
-        Err(error) if matches!(error.kind(), InvalidInput | NotFound | Unsupported) => Ok(Vec::new()),
+        Err(error) if is_unknown(&error) => Ok(Vec::new()),
         messages => Ok(messages?.into_iter().map(|message| message.body).collect()),
     }
+}
+
+/// Whether a subsystem of netfilter does not know what was asked for. That there is no such subsystem the
+/// kernel says as `EINVAL`.
+pub(crate) fn is_unknown(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, NotFound, Unsupported};
+    matches!(error.kind(), InvalidInput | NotFound | Unsupported)
 }
 
 /// The answer to one question; `None` if the kernel does not have the protocol.

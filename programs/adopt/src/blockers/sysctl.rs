@@ -1,9 +1,12 @@
 //! Settings of the kernel: whether it forwards at all. What it demands of sources the fast path demands, too.
 use super::{Blocker, BlockerKind, Direction, Family, Port};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 const ROOT: &str = "/proc/sys/net";
+/// Bytes of a number, with its sign and what ends the line.
+const MOST_DIGITS: usize = 32;
 
 /// What keeps traffic of these ports.
 pub(super) fn guards(ports: &[Port]) -> Vec<Blocker> {
@@ -23,13 +26,16 @@ pub(super) fn guards(ports: &[Port]) -> Vec<Blocker> {
 
 /// A setting's number; none where there is no such setting, or no such interface any more.
 pub(crate) fn number(name: &str) -> io::Result<Option<i64>> {
-    let text = match std::fs::read_to_string(Path::new(ROOT).join(name)) {
+    let mut file = match File::open(Path::new(ROOT).join(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text?,
+        file => file?,
     };
-    let number =
-        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not a number"));
-    number.map(Some)
+    // The kernel writes a setting at once, and many are read each second.
+    let mut bytes = [0; MOST_DIGITS];
+    let length = file.read(&mut bytes)?;
+    let text = str::from_utf8(&bytes[..length]).ok();
+    let number = text.and_then(|text| text.trim().parse().ok());
+    number.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is not a number"))
 }
 
 /// Whether the kernel chooses among the next hops of a route by ports, and not by addresses only.
