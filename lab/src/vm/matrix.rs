@@ -81,7 +81,7 @@ fn of_kernel(kernel: &Kernel) -> Vec<Plan> {
 /// What fits into some minutes: two kernels that many people run.
 pub(super) fn slice() -> Vec<Plan> {
     let kernels = [Kernel::Series(6, 1), Kernel::Series(6, 12)];
-    // Both machines run at once: whether TCP passes is tested, not how fast.
+    // Others use the processors, too: whether TCP passes is tested, not how fast.
     kernels.iter().map(|kernel| Plan::new(kernel, USUAL_NIC, &SLICE, Some(1))).collect()
 }
 
