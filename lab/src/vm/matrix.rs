@@ -88,7 +88,7 @@ pub(super) fn slice() -> Vec<Plan> {
 impl Plan {
     fn new(kernel: &Kernel, nic: &str, rows: &[&'static str], tcp_floor: Option<u32>) -> Plan {
         let nic: Nic = nic.parse().expect("the matrix describes cards that there are");
-        let limit = Duration::from_secs(120 + 90 * rows.len() as u64);
+        let limit = Duration::from_secs(300 + 90 * rows.len() as u64);
         let machine = Machine { limit, ..Machine::new(kernel.clone(), nic) };
         Plan { machine, rows: rows.to_vec(), tcp_floor }
     }

@@ -8,7 +8,7 @@ handful=10
 row_programs() {
     [ -n "$adopt_tests" ] || skip "no test program of artery-adopt: run make vm"
     [ -x "$adopt_tests" ] || fail "$adopt_tests is no program"
-    if ! ARTERY_QUICK=1 ARTERY_RIG=required timeout 400 $adopt_tests fast::tests --test-threads 2 >$work/tests.log 2>&1; then
+    if ! ARTERY_QUICK=1 ARTERY_RIG=required timeout 550 $adopt_tests fast::tests --test-threads 2 >$work/tests.log 2>&1; then
         refusal=$(grep -B 1 -m 1 '^processed' $work/tests.log | head -n 1)
         fail "${refusal:-$(tail -n 1 $work/tests.log)}"
     fi
