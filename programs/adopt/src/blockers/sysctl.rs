@@ -26,13 +26,13 @@ pub(super) fn guards(ports: &[Port]) -> Vec<Blocker> {
 
 /// A setting's number; none where there is no such setting, or no such interface any more.
 pub(crate) fn number(name: &str) -> io::Result<Option<i64>> {
-    let mut file = match File::open(Path::new(ROOT).join(name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
     // The kernel writes a setting at once, and many are read each second.
     let mut bytes = [0; MOST_DIGITS];
-    let length = file.read(&mut bytes)?;
+    let read = File::open(Path::new(ROOT).join(name)).and_then(|mut file| file.read(&mut bytes));
+    let length = match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        length => length?,
+    };
     let text = str::from_utf8(&bytes[..length]).ok();
     let number = text.and_then(|text| text.trim().parse().ok());
     number.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is not a number"))
