@@ -68,6 +68,9 @@ pub fn port(name: &str) -> io::Result<Option<Port>> {
 
 /// Ports, and the interfaces that VLANs among them are on.
 pub(super) fn with_those_below(ports: &[Port]) -> io::Result<Vec<Port>> {
+    if ports.iter().all(|port| port.vlan_on.is_none()) {
+        return Ok(ports.to_vec());
+    }
     let is_known = |index: u32| ports.iter().any(|port| port.index == index);
     let is_below =
         |link: &Link| ports.iter().any(|port| port.vlan_on == Some(link.index)) && !is_known(link.index);

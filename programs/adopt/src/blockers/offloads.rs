@@ -5,15 +5,28 @@ use artery_device::{DeviceError, Interface, strips_tags};
 
 /// What keeps traffic of ports that have a program.
 pub(super) fn find_blockers(ports: &[Port]) -> Vec<Blocker> {
-    let by_xdp: Vec<Port> = ports.iter().filter(|port| port.own == Some(OwnHook::Xdp)).cloned().collect();
-    find_blockers_of_xdp(&by_xdp)
+    find_blockers_of_xdp(&with_xdp(ports))
+}
+
+/// What of it the kernel sends no notification of.
+pub(super) fn find_polled(ports: &[Port]) -> Vec<Blocker> {
+    find_tag_strippers(&with_xdp(ports))
 }
 
 /// What keeps traffic of ports that are forwarded by XDP, or would be.
 pub fn find_blockers_of_xdp(by_xdp: &[Port]) -> Vec<Blocker> {
+    let mut found = find_tag_strippers(by_xdp);
+    found.extend(links::find_bonds(by_xdp).iter().map(bond_blocker));
+    found
+}
+
+fn with_xdp(ports: &[Port]) -> Vec<Port> {
+    ports.iter().filter(|port| port.own == Some(OwnHook::Xdp)).cloned().collect()
+}
+
+fn find_tag_strippers(by_xdp: &[Port]) -> Vec<Blocker> {
     let strips = |port: &Port| Interface::find(&port.name).and_then(|found| strips_tags(&found));
-    let of_tags = by_xdp.iter().filter_map(|port| tag_blocker(port, strips(port)));
-    of_tags.chain(links::find_bonds(by_xdp).iter().map(bond_blocker)).collect()
+    by_xdp.iter().filter_map(|port| tag_blocker(port, strips(port))).collect()
 }
 
 /// A program of XDP at a bond runs at all its members, also at those that the bond does not receive by.

@@ -94,7 +94,7 @@ impl BlockerWatch {
 fn polled(ports: &[Port]) -> Vec<Blocker> {
     let routed = &super::routed_ports(ports);
     let mut guards = sysctl::guards(routed);
-    guards.extend(offloads::find_blockers(ports));
+    guards.extend(offloads::find_polled(ports));
     guards.extend(iptables::guards());
     guards.extend(
         virtual_servers::find_blockers().unwrap_or_else(|error| vec![Blocker::unreadable("IPVS", &error)]),
