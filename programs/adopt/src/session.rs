@@ -4,6 +4,7 @@ mod error;
 mod established;
 mod explain;
 mod news;
+mod returned;
 
 pub use error::Error;
 pub use established::Established;
@@ -19,8 +20,8 @@ use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
 use crate::graph::{Graph, SinkPair};
 use crate::heartbeat::Heartbeat;
 use crate::keeper::NeighborRefresher;
-use crate::kernel::{Family, Link, LinkKind};
-use crate::mirror::{MirrorDriver, PollOutcome, Sink as _};
+use crate::kernel::Family;
+use crate::mirror::{MirrorDriver, PollOutcome};
 use crate::pace::{Lag, TurnTimes};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -440,61 +441,6 @@ impl Session {
         let is_news = has_gone || guards != self.blockers || drivers != self.drivers;
         (self.blockers, self.drivers) = (guards, drivers);
         is_news
-    }
-
-    /// Adopts interfaces that have come back with the name of one that is gone, by the same path.
-    fn adopt_returned(&mut self) -> Vec<(String, Result<(), fast::Error>)> {
-        let is_gone = |port: &&Port| {
-            self.accelerator.mode(port.index).is_none() && !self.accelerator.is_bridge(port.index)
-        };
-        let gone: Vec<Port> = self.ports.iter().filter(is_gone).cloned().collect();
-        if gone.is_empty() || !self.adopts_returned() {
-            return Vec::new();
-        }
-        let links: Vec<Link> = self.driver.mirror().links().cloned().collect();
-        self.not_adopted.retain(|index| links.iter().any(|link| link.index == *index));
-        let mut returned = Vec::new();
-        for old in gone {
-            let is_free = |link: &Link| {
-                let is_bridge = matches!(&link.kind, LinkKind::Other(kind) if kind == "bridge");
-                let is_like = is_bridge == (old.bridging == Bridging::Bridge);
-                is_like && self.accelerator.mode(link.index).is_none()
-            };
-            let is_tried = |link: &Link| self.not_adopted.contains(&link.index);
-            let comes_back = |link: &&Link| link.name == old.name && is_free(link) && !is_tried(link);
-            let Some(link) = links.iter().find(comes_back) else { continue };
-            let number = self.numbers.get(&old.index).copied().unwrap_or_default();
-            self.report_progress();
-            let adopted = match old.bridging {
-                Bridging::Bridge => self.accelerator.adopt_bridge(link.index),
-                _ => self.accelerator.adopt_again(link.index, self.mode, number),
-            };
-            self.report_progress();
-            match adopted {
-                Ok(()) => self.replace_port(&old, link),
-                Err(_) => drop(self.not_adopted.insert(link.index)),
-            }
-            returned.push((old.name, adopted));
-        }
-        if returned.iter().any(|(_, adopted)| adopted.is_ok()) {
-            // The mirror sends only changes of links: these interfaces, and VLANs on them, were sent
-            // before they were adopted.
-            links.iter().for_each(|link| self.accelerator.set_link(link.index, Some(link)));
-            self.update_blockers();
-            self.numbers.extend(self.accelerator.ports());
-        }
-        returned
-    }
-
-    /// Has an interface take the place of one that is gone.
-    fn replace_port(&mut self, old: &Port, link: &Link) {
-        let vlan_on = match link.kind {
-            LinkKind::Vlan { parent, .. } => Some(parent),
-            _ => None,
-        };
-        self.gone.remove(&old.index);
-        let place = self.ports.iter_mut().find(|port| port.index == old.index);
-        place.into_iter().for_each(|port| *port = Port { index: link.index, vlan_on, ..old.clone() });
     }
 
     /// Has all interfaces take another path if nothing is forwarded by this one.

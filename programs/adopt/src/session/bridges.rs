@@ -3,7 +3,7 @@ use super::{Error, Session};
 use crate::blockers::{self, Blocker, Bridging, OwnHook, Port};
 use crate::bridges::BridgeFollower;
 use crate::fast::{self, Mode, Withheld};
-use crate::kernel::{Family, Link};
+use crate::kernel::Family;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -79,12 +79,7 @@ impl Session {
         }
         let own = if self.mode.is_tc() { OwnHook::Tc } else { OwnHook::Xdp };
         self.ports.push(Port { own: Some(own), ..port.clone() });
-        // The mirror sends only changes of links.
-        let links: Vec<Link> = self.driver.mirror().links().cloned().collect();
-        links
-            .iter()
-            .for_each(|link| crate::mirror::Sink::set_link(&mut self.accelerator, link.index, Some(link)));
-        self.numbers.extend(self.accelerator.ports());
+        self.resend_links();
     }
 
     /// Leaves to the kernel what arrives at members, or leaves by them, where something keeps it.
