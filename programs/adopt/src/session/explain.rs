@@ -10,7 +10,7 @@ use crate::connections::{ConnectionKeeper, ExplainedConnection};
 use crate::fast::{FlowKey, ForwardDecision, Reason};
 use crate::kernel::Family;
 use crate::policy::{ConnectionView, Interface, Policy, PolicyObstacle};
-use artery_wire::describe;
+use artery_wire::{IpProtocol, Ipv4, Ipv6, describe};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
 use std::net::IpAddr;
@@ -255,22 +255,30 @@ impl Asked {
     fn parse(frame: &[u8]) -> Option<Asked> {
         let network = if frame.get(12..14)? == [0x81, 0] { 18 } else { 14 };
         let packet = frame.get(network..)?;
-        let (family, protocol, transport) = match packet.first()? >> 4 {
-            4 => (Family::V4, *packet.get(9)?, usize::from(packet[0] & 0xf) * 4),
-            6 => (Family::V6, *packet.get(6)?, 40),
-            _ => return None,
-        };
-        let v4 = |at: usize| Some(IpAddr::from(*packet.get(at..)?.first_chunk::<4>()?));
-        let v6 = |at: usize| Some(IpAddr::from(*packet.get(at..)?.first_chunk::<16>()?));
-        let (source, destination) = if family == Family::V4 { (v4(12)?, v4(16)?) } else { (v6(8)?, v6(24)?) };
-        let ports = packet.get(transport..).and_then(|head| head.first_chunk::<8>());
-        let ports = ports.and_then(|head| match (protocol, head[0]) {
+        if let Ok(header) = Ipv4::new(packet) {
+            // What follows the header of a fragment is no header of its own, or not for sure.
+            let transport = if header.is_fragment() { &[] } else { header.payload() };
+            let ends = (header.src().into(), header.dst().into());
+            return Some(Asked::new(Family::V4, ends, header.protocol(), transport));
+        }
+        let header = Ipv6::new(packet).ok()?;
+        let ends = (header.src().into(), header.dst().into());
+        Some(Asked::new(Family::V6, ends, header.next_header(), header.payload()))
+    }
+
+    fn new(
+        family: Family,
+        (source, destination): (IpAddr, IpAddr),
+        protocol: IpProtocol,
+        transport: &[u8],
+    ) -> Asked {
+        let ports = transport.first_chunk::<8>().and_then(|head| match (protocol.0, head[0]) {
             (6 | 17, _) => Some([head[0], head[1], head[2], head[3]]),
             (1, 0 | 8) | (58, 128 | 129) => Some([head[4], head[5], head[0], head[1]]),
             _ => None,
         });
-        let key = ports.map(|ports| FlowKey { source, destination, ports, protocol });
-        Some(Asked { family, source, destination, key })
+        let key = ports.map(|ports| FlowKey { source, destination, ports, protocol: protocol.0 });
+        Asked { family, source, destination, key }
     }
 }
 
@@ -318,5 +326,8 @@ mod tests {
         for length in 0..frame.len() {
             assert!(Asked::parse(&frame[..length]).is_none_or(|asked| asked.key.is_none()));
         }
+        // More fragments follow.
+        frame[20] = 0x20;
+        assert!(Asked::parse(&frame).unwrap().key.is_none());
     }
 }
