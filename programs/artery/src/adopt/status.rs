@@ -93,7 +93,7 @@ pub(crate) struct Connections {
     pub(crate) known: u64,
     pub(crate) overruns: u64,
     /// Those that stay with the kernel, by what keeps them; each reason is listed also while it is zero.
-    /// Those of `unheard` are known to the kernel alone: they began while nobody listened, or are of other
+    /// Those of `unknown` are known to the kernel alone: they began while nobody listened, or are of other
     /// protocols.
     #[serde(default)]
     pub(crate) kept: BTreeMap<String, u64>,
@@ -109,13 +109,13 @@ impl Connections {
     fn of(status: &ConnectionStatus) -> Connections {
         let by = |keeper: &ConnectionKeeper| status.kept[*keeper as usize] as u64;
         let kept = ConnectionKeeper::ALL.iter().map(|keeper| (keeper.name().to_string(), by(keeper)));
-        let unheard = status.tracked.map(|tracked| tracked.saturating_sub(status.known) as u64);
-        let unheard = unheard.map(|count| (UNHEARD.to_string(), count));
+        let unknown = status.tracked.map(|tracked| tracked.saturating_sub(status.known) as u64);
+        let unknown = unknown.map(|count| (UNKNOWN.to_string(), count));
         Connections {
             forwarded: status.forwarded as u64,
             known: status.known as u64,
             overruns: status.overruns,
-            kept: kept.chain(unheard).collect(),
+            kept: kept.chain(unknown).collect(),
             kept_by_rules: by(&ConnectionKeeper::Rule),
             kept_by_windows: by(&ConnectionKeeper::Window),
         }
@@ -126,14 +126,14 @@ impl Connections {
         let found = ConnectionKeeper::ALL.into_iter().find(|keeper| keeper.name() == name);
         match found {
             Some(keeper) => keeper.meaning(),
-            None if name == UNHEARD => "began before anything listened, or of another protocol",
+            None if name == UNKNOWN => "began before anything listened, or of another protocol",
             None => "",
         }
     }
 }
 
 /// The name of connections that only the kernel knows.
-const UNHEARD: &str = "unheard";
+const UNKNOWN: &str = "unknown";
 
 /// The kernel's tables, mirrored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

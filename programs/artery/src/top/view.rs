@@ -286,7 +286,7 @@ Kept with the kernel:
         now.seconds += 1.0;
         (now.ports[0].received, now.ports[0].established) = (1300, 200);
         now.ports[0].kernel.insert("rule".into(), 7);
-        let kept = [("rules".to_string(), 3_u64), ("windows".into(), 0), ("unheard".into(), 9)];
+        let kept = [("rules".to_string(), 3_u64), ("windows".into(), 0), ("unknown".into(), 9)];
         now.connections = Some(Connections { forwarded: 2, kept: kept.into(), ..Connections::default() });
         let text = View::new(&before, &now).text();
         for line in [
@@ -294,7 +294,7 @@ Kept with the kernel:
             "CONNECTIONS    NOW  WHY",
             "past rules       2  -",
             "kept: rules      3  a rule stands in the way, or may",
-            "kept: unheard    9  began before anything listened, or of another protocol",
+            "kept: unknown    9  began before anything listened, or of another protocol",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} is not in {text}");
         }
