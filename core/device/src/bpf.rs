@@ -42,7 +42,7 @@ pub(crate) use hide::Hidden;
 pub use lease::Lease;
 pub(crate) use maps::SocketMap;
 pub use maps::{Array, DeviceMap, WordArray};
-pub use query::{AttachedPrograms, TcxSide, has_tcx, is_of_artery, tcx_programs};
+pub use query::{AttachedPrograms, TcxSide, has_tcx, is_of_artery, tcx_programs, verified_instructions};
 #[cfg(test)]
 pub(crate) use run::send_live;
 pub use run::{FIRST_BUFFER, Outcome, run, run_live, run_multi_buffer};

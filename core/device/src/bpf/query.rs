@@ -1,6 +1,6 @@
 //! What programs there are at an interface, and whose.
 use super::{BPF_TCX_INGRESS, NAME, NAME_BYTES, bpf, bpf_descriptor, check};
-use rustix::fd::AsRawFd as _;
+use rustix::fd::{AsRawFd as _, OwnedFd};
 use std::io;
 
 const BPF_PROG_GET_FD_BY_ID: libc::c_int = 13;
@@ -73,12 +73,15 @@ struct InfoOf {
     info: u64,
 }
 
-/// `struct bpf_prog_info` up to the name.
+/// `struct bpf_prog_info` up to `verified_insns`, which kernels before 5.16 leave 0.
 #[repr(C)]
 #[derive(Default)]
 struct Info {
     before: [u64; 8],
     name: [u8; NAME_BYTES],
+    between: [u64; 17],
+    verified_instructions: u32,
+    padding: u32,
 }
 
 /// Whether a process of Artery loaded the program with this number. False where it can't be
@@ -90,7 +93,17 @@ pub fn is_of_artery(id: u32) -> bool {
 fn info(id: u32) -> io::Result<Info> {
     let mut by_id = ById { id, ..ById::default() };
     // SAFETY: the command makes a descriptor; the argument is as long as said, and holds no pointer.
-    let program = unsafe { bpf_descriptor(BPF_PROG_GET_FD_BY_ID, &mut by_id) }?;
+    info_of(&unsafe { bpf_descriptor(BPF_PROG_GET_FD_BY_ID, &mut by_id) }?)
+}
+
+/// How many instructions the verifier followed before it took the program, of a million that it follows at
+/// most; none where the kernel does not say (before Linux 5.16).
+pub fn verified_instructions(program: &OwnedFd) -> io::Result<Option<u32>> {
+    let count = info_of(program)?.verified_instructions;
+    Ok((count > 0).then_some(count))
+}
+
+fn info_of(program: &OwnedFd) -> io::Result<Info> {
     let mut info = Info::default();
     let mut argument = InfoOf {
         descriptor: program.as_raw_fd() as u32,

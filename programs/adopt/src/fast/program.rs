@@ -19,7 +19,7 @@ use super::layout::Reason;
 use super::memory::{Memory, PIECE, SharedArrays};
 use Register::*;
 use artery_device::bpf::Operation::{Add, And};
-use artery_device::bpf::Test::AtLeast;
+use artery_device::bpf::Test::{Above, AtLeast};
 use artery_device::bpf::{Assembler, Instruction, Label, Register, Size};
 
 /// What a frame's ethertype is in memory, read as a number.
@@ -163,6 +163,23 @@ impl ProgramWriter<'_> {
             self.a.compute(And, place, PIECE as i32 - 1);
         }
         self.a.compute(Add, place, spare);
+    }
+    /// The steps of a binary search in a list of 2^`class` entries, of 32 at most: `write` writes the one that
+    /// chooses between halves of 2^step entries. What is compared gives 1 by a shift of its sign, no mask of ones:
+    /// for `and` with such a mask the verifier follows both cases (Linux 6.18), 32 of each list. It is asked once
+    /// where to begin, and not at each step whether to skip it: the verifier would keep apart what was skipped.
+    fn halve(&mut self, class: Register, mut write: impl FnMut(&mut Self, i32)) {
+        let steps = [4, 3, 2, 1, 0].map(|step| (step, self.a.label()));
+        let done = self.a.label();
+        for (step, label) in steps {
+            self.a.jump_if(Above, class, step, label);
+        }
+        self.a.jump(done);
+        for (step, label) in steps {
+            self.a.place(label);
+            write(self, step);
+        }
+        self.a.place(done);
     }
     /// Whether packets of established connections are forwarded past the user's policy.
     fn has_flows(&self) -> bool {

@@ -368,6 +368,23 @@ impl Expected {
     }
 }
 
+/// A fifth of what the verifier follows at most: newer kernels may follow more, and a start waits for it.
+const MOST_VERIFIED: u32 = 200_000;
+
+#[test]
+fn the_verifier_is_far_from_its_limit_with_each_program() {
+    if !may_load() {
+        return;
+    }
+    for (seed, has_flows) in [(0, false), (1, false), (0, true), (1, true)] {
+        let rig = Rig::with(seed, None, has_flows);
+        for program in rig.programs.iter().flatten() {
+            let Some(count) = bpf::verified_instructions(program).unwrap() else { return };
+            assert!(count < MOST_VERIFIED, "{count}: arrays as of table {seed}, flows: {has_flows}");
+        }
+    }
+}
+
 /// How many of so many tables are tried: half where `ARTERY_QUICK` is set, as in machines that are emulated,
 /// whose verifier takes seconds for a program.
 fn table_count(all: u64) -> u64 {

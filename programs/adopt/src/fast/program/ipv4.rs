@@ -246,37 +246,32 @@ fn to_list(w: &mut ProgramWriter<'_>, place: Register) {
     w.locate_element(w.fibs.ipv4, "lists", place, R3);
 }
 
-/// From `R4`, the first line, to the last of 2^`R5` that does not begin behind the address in `R1`. It
-/// has no jump that depends on an address: each step would otherwise have two branches, for the verifier
-/// and for the processor.
+/// From `R4`, the first line, to the last of 2^`R5` that does not begin behind the address in `R1`, to which it
+/// adds 1. It has no jump that depends on an address: each step would otherwise have two branches, for the
+/// verifier and for the processor.
 fn find_line(w: &mut ProgramWriter<'_>) {
-    for step in (0..5).rev() {
-        let skip = w.a.label();
-        w.a.jump_if(AtMost, R5, step, skip);
+    w.a.compute(Add, R1, 1);
+    w.halve(R5, |w, step| {
         w.a.set(R2, R4);
         w.a.compute(Add, R2, 1 << step);
         w.a.compute(ShiftLeft, R2, 6);
         to_list(w, R2);
         w.a.load(Size::Half, R2, R2, 0);
-        // All ones if the line begins behind the address.
-        w.a.set(R0, R1);
-        w.a.compute(Subtract, R0, R2);
-        w.a.compute(ShiftRightSigned, R0, 63);
-        w.a.compute(Xor, R0, -1);
-        w.a.compute(And, R0, 1 << step);
-        w.a.compute(Add, R4, R0);
-        w.a.place(skip);
-    }
+        // The sign is 1 unless the line begins behind the address.
+        w.a.compute(Subtract, R2, R1);
+        w.a.compute(ShiftRight, R2, 63);
+        w.a.compute(ShiftLeft, R2, step);
+        w.a.compute(Add, R4, R2);
+    });
 }
 
-/// `R0` = the group of the last of a line's ten runs that does not begin behind the address in `R1`.
+/// `R0` = the group of the last of a line's ten runs that begins before the address in `R1`, which is more by 1.
 fn find_run(w: &mut ProgramWriter<'_>) {
     const RUNS: i16 = 10;
     const GROUPS: i16 = 24;
     w.a.compute(ShiftLeft, R4, 6);
     to_list(w, R4);
     w.a.set(R0, 0);
-    w.a.compute(Add, R1, 1);
     for run in 1..RUNS {
         w.a.load(Size::Half, R2, R4, 2 * run);
         w.a.compute(Subtract, R2, R1);

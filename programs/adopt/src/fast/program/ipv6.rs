@@ -181,9 +181,7 @@ fn write_step_of_list(w: &mut ProgramWriter<'_>, next: Label, complete: Label) {
 /// `R0` = the number of the first key that is not less than the first 16 bits of `R2`. Spoils `R1` and `R6`.
 fn find_key(w: &mut ProgramWriter<'_>) {
     w.a.set(R0, 0);
-    for step in (0..5).rev() {
-        let skip = w.a.label();
-        w.a.jump_if(AtMost, R5, step, skip);
+    w.halve(R5, |w, step| {
         // The last key of those that would be skipped.
         w.a.set(R1, R0);
         w.a.compute(Add, R1, (1 << step) - 1);
@@ -192,15 +190,14 @@ fn find_key(w: &mut ProgramWriter<'_>) {
         w.a.compute(And, R1, w.fibs.fib6_bytes as i32 - 1);
         w.locate_element(w.fibs.ipv6, "fib6-words", R1, R6);
         w.a.load(Size::Half, R1, R1, 0);
-        // All ones if it is less than what is looked for.
+        // The sign is 1 if it is less than what is looked for.
         w.a.set(R6, R2);
         w.a.compute(ShiftRight, R6, 48);
         w.a.compute(Subtract, R1, R6);
-        w.a.compute(ShiftRightSigned, R1, 63);
-        w.a.compute(And, R1, 1 << step);
+        w.a.compute(ShiftRight, R1, 63);
+        w.a.compute(ShiftLeft, R1, step);
         w.a.compute(Add, R0, R1);
-        w.a.place(skip);
-    }
+    });
 }
 
 /// `R4` = where so many bytes into the words is; spoils `R1`.
