@@ -130,3 +130,17 @@ fn a_user_who_may_not_open_the_driver_of_tap_devices_is_told_of_its_mode() {
     let said = run(&["doctor"]);
     assert!(said.contains("this user may not open /dev/net/tun: the host can't be a port"), "{said}");
 }
+
+#[test]
+fn files_without_an_end_are_refused_by_their_length() {
+    let folder = Folder::new();
+    let listing = folder.file("pf.conf", "table <t> persist file \"/dev/zero\"\npass\n");
+    for (args, expected) in [
+        (&["check", "/dev/zero"][..], "/dev/zero: this is longer than any configuration"),
+        (&["pfctl", "-nf", "/dev/zero"], "/dev/zero: file too large"),
+        (&["pfctl", "-nf", &listing], "cannot load \"/dev/zero\": file too large"),
+    ] {
+        let outcome = artery(args);
+        assert!(outcome.status == 1 && outcome.err.contains(expected), "{args:?}: {outcome:?}");
+    }
+}
