@@ -7,8 +7,8 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Longest file that is read as a whole, in bytes, such as rules and lists of addresses: devices and pipes may
-/// have no end.
+/// Longest file that is read as a whole, in bytes, such as rules and lists of addresses: devices and pipes
+/// may have no end.
 const LONGEST: u64 = 1 << 28;
 
 /// Opens a file to read it.

@@ -134,11 +134,15 @@ fn a_user_who_may_not_open_the_driver_of_tap_devices_is_told_of_its_mode() {
 #[test]
 fn files_without_an_end_are_refused_by_their_length() {
     let folder = Folder::new();
+    let port = "lo=10.0.0.1/24";
     let listing = folder.file("pf.conf", "table <t> persist file \"/dev/zero\"\npass\n");
     for (args, expected) in [
         (&["check", "/dev/zero"][..], "/dev/zero: this is longer than any configuration"),
-        (&["pfctl", "-nf", "/dev/zero"], "/dev/zero: file too large"),
-        (&["pfctl", "-nf", &listing], "cannot load \"/dev/zero\": file too large"),
+        (&["router", "--print", "--port", port, "--pf", "/dev/zero"], "/dev/zero: file too large"),
+        (
+            &["router", "--print", "--port", port, "--pf", &listing],
+            "cannot load \"/dev/zero\": file too large",
+        ),
     ] {
         let outcome = artery(args);
         assert!(outcome.status == 1 && outcome.err.contains(expected), "{args:?}: {outcome:?}");
