@@ -97,6 +97,11 @@ pub enum DeviceError {
         #[serde(deserialize_with = "optional_words")]
         capability: Option<StaticText>,
     },
+    /// The helper process changes only ports that there were at the start, and devices that it made.
+    BeyondHelper {
+        /// Name of the interface.
+        name: String,
+    },
     /// The interface is not up.
     Down {
         /// Name of the interface.
@@ -307,8 +312,13 @@ impl fmt::Display for DeviceError {
                  'setcap cap_net_raw,cap_net_admin=ep' on this program"
             ),
             NotPermitted { name, doing, capability: None } => {
-                write!(f, "{name}: {doing} is not permitted; see its owner and mode with 'ls -l'")
+                write!(f, "{name}: {doing} is not permitted; see its owner and mode with 'ls -l {name}'")
             }
+            BeyondHelper { name } => write!(
+                f,
+                "{name}: the router's helper process changes only ports that there were at the start, and \
+                 devices that it made; restart the router to use another"
+            ),
             Down { name } => write!(f, "{name}: interface is down; bring it up with 'ip link set {name} up'"),
             Gone { name } => write!(f, "{name}: interface vanished while in use"),
             NotSupported { name, doing, instead } => {

@@ -7,21 +7,29 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+/// Longest file that is read as a whole, in bytes, such as rules and lists of addresses: devices and pipes
+/// may have no end.
+const LONGEST: u64 = 1 << 28;
+
 /// Opens a file to read it.
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     open_as(path.as_ref(), FileMode::Read)
 }
 
-/// The bytes of a file.
+/// The bytes of a file, 256 MiB at most.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.read_to_end(&mut bytes)?;
+    let count = open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if count as u64 > LONGEST {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     Ok(bytes)
 }
 
-/// The text of a file.
+/// The text of a file, 256 MiB at most.
 pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
-    io::read_to_string(open(path)?)
+    String::from_utf8(read(path)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "this is not text in UTF-8"))
 }
 
 /// Creates a file, or empties an existing one.

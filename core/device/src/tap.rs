@@ -188,6 +188,8 @@ pub(crate) fn make_queue(name: &str, settings: &TapSettings) -> Result<(OwnedFd,
             doing: "TAP devices: there is no /dev/net/tun",
             instead: "load its module with 'modprobe tun', or give the container the device",
         },
+        // By its mode: no capability that a router may have opens it.
+        Errno::ACCESS => DeviceError::from_file(DEVICE, "opening it", &Errno::ACCESS.into()),
         e => DeviceError::from_io(name, "opening /dev/net/tun", CAPABILITY, &e.into()),
     })?;
     let kind = if settings.ethernet { libc::IFF_TAP } else { libc::IFF_TUN };

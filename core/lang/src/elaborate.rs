@@ -86,6 +86,7 @@ pub fn elaborate(
         requirements: Vec::new(),
         end: tree.end,
         after_output: true,
+        expanded_text: 0,
     };
     elaborator.elaborate_statements(&tree.statements);
     elaborator.expand_all();
@@ -112,6 +113,8 @@ struct Elaborator<'a, 'o> {
     end: Span,
     /// True if the last chain of this block ended at `output`, or there was none.
     after_output: bool,
+    /// Bytes of configuration strings that expansion has made.
+    expanded_text: usize,
 }
 
 impl Elaborator<'_, '_> {

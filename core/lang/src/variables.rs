@@ -12,7 +12,7 @@ use crate::lexer::is_variable;
 const MAX_DEPTH: usize = 10;
 
 /// Expansion of one string stops growing at this many bytes: few lines can ask for terabytes.
-const MAX_LENGTH: usize = 1 << 22;
+pub(crate) const MAX_LENGTH: usize = 1 << 22;
 
 /// A function that turns a name into its value.
 pub type Lookup<'a> = dyn FnMut(&str) -> Option<String> + 'a;

@@ -6,7 +6,7 @@ use crate::options::values::check_processor;
 use crate::output::{Output, print_stderr, print_stdout};
 use crate::run_options::RunJob;
 use crate::sandbox::Sandbox;
-use crate::signals::EarlyHangup;
+use crate::signals::EarlySignals;
 use artery_engine::{RouterSettings, Time};
 use artery_lang::Dialect;
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ pub(crate) fn main(name: &str, args: &[OsString]) -> u8 {
     match wish(name, &args) {
         Ok(Wish::Print(text)) => print_stdout(&text).map_or_else(failed, |()| 0),
         Ok(Wish::Run(job)) => {
-            let ran = EarlyHangup::catch().and_then(|early| crate::run::run(*job, &early));
+            let ran = EarlySignals::catch().and_then(|early| crate::run::run(*job, early));
             ran.unwrap_or_else(failed)
         }
         Err(error) => {

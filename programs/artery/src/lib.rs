@@ -50,7 +50,7 @@ mod watch;
 
 use cli::{Cli, Command};
 use output::{LogFormat, Output};
-use signals::EarlyHangup;
+use signals::EarlySignals;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -94,8 +94,9 @@ fn click_arguments(args: &[OsString]) -> Option<(&str, &[OsString])> {
 fn artery(cli: Cli) -> anyhow::Result<u8> {
     match cli.command {
         Command::Run(options) => {
-            let early = EarlyHangup::catch()?;
-            run::run(options.job()?, &early)
+            let job = options.job()?;
+            let early = EarlySignals::watch(job.voice)?;
+            run::run(job, early)
         }
         Command::Check(options) => check::check(&options),
         Command::Fmt(options) => format::format(&options),

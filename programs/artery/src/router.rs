@@ -21,7 +21,7 @@ use crate::output::{Output, print_stdout};
 use crate::run::run;
 use crate::run_options::RunJob;
 use crate::sandbox::Sandbox;
-use crate::signals::EarlyHangup;
+use crate::signals::EarlySignals;
 use artery_engine::RouterSettings;
 use artery_l3::router::ReversePath;
 use artery_lang::Dialect;
@@ -34,8 +34,8 @@ use std::time::Duration;
 
 /// Prints the configuration, or runs it.
 pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
-    let early = EarlyHangup::catch()?;
     let voice = Output::from(options.log);
+    let early = EarlySignals::watch(voice)?;
     let candidate = match live::candidate_of_call(options) {
         Ok(candidate) => candidate,
         Err(mistakes) => return Ok(nothing_started(&mistakes, voice)),
@@ -66,7 +66,7 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
     let text = prepared.text.clone();
     let live = Arc::new(live::Live::new(prepared));
     // The ports are others' to have when this is dropped.
-    run(job(&options, text, live.clone()), &early)
+    run(job(&options, text, live.clone()), early)
 }
 
 /// Reports all mistakes; gives the exit status.

@@ -15,7 +15,7 @@ use crate::replace::Replacer;
 use crate::report;
 use crate::run_options::RunJob;
 use crate::sandbox::{self, Confined};
-use crate::signals::{EarlyEnd, EarlyHangup, Watcher};
+use crate::signals::{EarlySignals, Watcher};
 use artery_common::ROUTER_HANDLERS;
 use artery_device::{Interface, Ports};
 use artery_elements::CLASSES;
@@ -32,24 +32,22 @@ use std::time::{Duration, Instant};
 const KILLED_BY_SIGPIPE: u8 = 128 + 13;
 
 /// Carries out a run; gives the exit status. `early` is what came before.
-pub(crate) fn run(job: RunJob, early: &EarlyHangup) -> anyhow::Result<u8> {
+pub(crate) fn run(job: RunJob, early: EarlySignals) -> anyhow::Result<u8> {
     let status = run_until_end(job, early);
     // All ports are closed.
     sandbox::end();
     status
 }
 
-fn run_until_end(job: RunJob, early: &EarlyHangup) -> anyhow::Result<u8> {
+fn run_until_end(job: RunJob, early: EarlySignals) -> anyhow::Result<u8> {
     let voice = job.voice;
-    // What Click prints is known.
-    let early_end = voice.is_own().then(|| EarlyEnd::watch(voice)).transpose()?;
     let Some(Prepared { router, listeners, confined, commands }) = prepare(&job)? else { return Ok(1) };
     let is_empty = router.plan().is_empty();
     let mut status = write_flat(&job, router.plan().flat())?;
     let clock = report::Stopwatch::start();
     let mut finished = match job.quit || is_empty {
         true => router.finish(),
-        false => drive(&job, router, &listeners, Beginning { early, early_end, confined, commands })?,
+        false => drive(&job, router, &listeners, Beginning { early, confined, commands })?,
     };
     if is_empty && !job.quit {
         voice.print_warning(&format!("{}: configuration has no elements, exiting", job.input.name()));
@@ -151,9 +149,8 @@ struct Prepared {
 }
 
 /// What there is before a router runs.
-struct Beginning<'a> {
-    early: &'a EarlyHangup,
-    early_end: Option<EarlyEnd>,
+struct Beginning {
+    early: EarlySignals,
     confined: Option<Confined>,
     commands: Commands,
 }
@@ -163,9 +160,9 @@ fn drive(
     job: &RunJob,
     router: Router,
     listeners: &Sockets,
-    beginning: Beginning<'_>,
+    beginning: Beginning,
 ) -> anyhow::Result<Finished> {
-    let Beginning { early, early_end, confined, commands } = beginning;
+    let Beginning { early, confined, commands } = beginning;
     if !listeners.control.is_empty() || job.allow_replace {
         router.accept_calls();
     }
@@ -194,8 +191,8 @@ fn drive(
     if let Some(life) = life {
         sandbox::watch(life, handle.clone(), job.voice, has_lost_helper.clone())?;
     }
-    let watcher = Watcher::start(handle.clone(), reloader.start()?, early, voice)?;
-    drop(early_end);
+    let watcher = Watcher::start(handle.clone(), reloader.start()?, &early.hangup, voice)?;
+    drop(early.end);
     let hotconfig = job.allow_replace.then_some(replacer);
     if let Some(replacer) = hotconfig.clone() {
         handle.on_replacement(move |text| replacer.replace_later(text));

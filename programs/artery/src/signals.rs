@@ -58,6 +58,24 @@ impl Drop for EarlyEnd {
     }
 }
 
+/// Signals that come before a router runs.
+pub(crate) struct EarlySignals {
+    pub(crate) hangup: EarlyHangup,
+    pub(crate) end: Option<EarlyEnd>,
+}
+
+impl EarlySignals {
+    /// Catches SIGHUP from now on; SIGINT and SIGTERM end the process without a line that says so.
+    pub(crate) fn catch() -> anyhow::Result<EarlySignals> {
+        Ok(EarlySignals { hangup: EarlyHangup::catch()?, end: None })
+    }
+
+    /// The same, and a line says which signal ends the process.
+    pub(crate) fn watch(voice: Output) -> anyhow::Result<EarlySignals> {
+        Ok(EarlySignals { hangup: EarlyHangup::catch()?, end: Some(EarlyEnd::watch(voice)?) })
+    }
+}
+
 /// Reports why the process ends, and ends it by the signal, as its parent expects.
 fn die(voice: Output, signal: i32, what: &str) {
     let name = name(signal);

@@ -124,6 +124,18 @@ fn sigterm_ends_a_process_that_waits_for_its_configuration() {
         let (said, signal) = terminate(child);
         assert!(signal == Some(15) && said.contains(expected), "{said}");
     }
+    let (folders, ports) = (folder.path("etc"), ["--port", "lo=10.0.0.1/24"]);
+    std::fs::create_dir(&folders).unwrap();
+    assert!(Command::new("mkfifo").arg(format!("{folders}/hostname.veb0")).status().unwrap().success());
+    for args in
+        [&["router", &pipe][..], &["router", ports[0], ports[1], "--pf", &pipe], &["up", "--etc", &folders]]
+    {
+        let child = spawn(args);
+        until(|| catches_term(&child));
+        let (said, signal) = terminate(child);
+        let expected = "artery: ended: SIGTERM was received before the router was started\n";
+        assert!(signal == Some(15) && said == expected, "{args:?}: {said}");
+    }
     // The same while a running router reads it again.
     let file = folder.file("r.click", "Idle -> Discard");
     let router = Router::start(&folder.path("s"), &[&file]);

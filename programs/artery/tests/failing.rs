@@ -1,5 +1,6 @@
 //! Runs that can't do all that was requested: their messages and exit status.
 use crate::support::{Folder, artery, artery_heard_by_nobody, artery_into, artery_unheard, closed_pipe};
+use std::process::Command;
 
 /// Prints a hundred lines, one a second.
 const TALK: &str =
@@ -104,4 +105,46 @@ fn all_devices_and_files_that_can_not_be_opened_are_told_at_once_and_nothing_is_
     let outcome = artery(&["run", "-e", &text]);
     assert_eq!((outcome.status, outcome.out.as_str()), (1, ""), "{outcome:?}");
     assert!(outcome.err.contains("config: 2 errors"), "{}", outcome.err);
+}
+
+#[test]
+fn a_user_who_may_not_open_the_driver_of_tap_devices_is_told_of_its_mode() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make a device that others can't open");
+        return;
+    }
+    // With the capability that makes TAP devices, which does not open a file.
+    let script = "mount -t tmpfs none /dev/net && mknod -m 600 /dev/net/tun c 10 200 && exec setpriv \
+                  --reuid=65534 --regid=65534 --clear-groups --inh-caps=+net_admin --ambient-caps=+net_admin \
+                  \"$0\" \"$@\"";
+    let run = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net", "sh", "-c", script, env!("CARGO_BIN_EXE_artery")]).args(args);
+        let output = command.env("NO_COLOR", "1").output().unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    let said = run(&["run", "-e", "FromHost(tap0, 10.0.0.1/24) -> Discard; Idle -> ToHost(tap0)"]);
+    let expected =
+        "/dev/net/tun: opening it is not permitted; see its owner and mode with 'ls -l /dev/net/tun'";
+    assert!(said.contains(expected) && !said.contains("CAP_NET_ADMIN"), "{said}");
+    let said = run(&["doctor"]);
+    assert!(said.contains("this user may not open /dev/net/tun: the host can't be a port"), "{said}");
+}
+
+#[test]
+fn files_without_an_end_are_refused_by_their_length() {
+    let folder = Folder::new();
+    let port = "lo=10.0.0.1/24";
+    let listing = folder.file("pf.conf", "table <t> persist file \"/dev/zero\"\npass\n");
+    for (args, expected) in [
+        (&["check", "/dev/zero"][..], "/dev/zero: this is longer than any configuration"),
+        (&["router", "--print", "--port", port, "--pf", "/dev/zero"], "/dev/zero: file too large"),
+        (
+            &["router", "--print", "--port", port, "--pf", &listing],
+            "cannot load \"/dev/zero\": file too large",
+        ),
+    ] {
+        let outcome = artery(args);
+        assert!(outcome.status == 1 && outcome.err.contains(expected), "{args:?}: {outcome:?}");
+    }
 }

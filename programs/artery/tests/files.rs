@@ -168,6 +168,8 @@ fn what_files_and_names_hold_reaches_no_terminal_as_a_command() {
             "-e",
             &format!("RatedSource(DATA y, LIMIT 1, STOP true) -> Print(\"{evil}\") -> Discard"),
         ]),
+        artery(&["doctor", evil]),
+        artery(&["trace", evil]),
         click(&[&file], ""),
         click(&[&missing], ""),
     ] {

@@ -14,8 +14,6 @@ use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-const REFUSED: &str = "what the router's helper process allows since the router has started";
-
 /// Serves the router that started this process, until it ends: `socket` is what [`start`](super::start) gave
 /// `spawn`. `confine` is called once, before the first request is read.
 ///
@@ -191,7 +189,7 @@ impl Server {
 const CAPABILITY: &str = "CAP_NET_ADMIN";
 
 fn refusal(name: &str) -> DeviceError {
-    DeviceError::NotPermitted { name: name.to_owned(), doing: REFUSED, capability: None }
+    DeviceError::BeyondHelper { name: name.to_owned() }
 }
 
 /// Answers with a descriptor, or with why there is none.

@@ -193,13 +193,13 @@ fn a_helper_changes_ports_and_its_own_devices_and_no_others() {
         assert_eq!(bring_up("port"), Ok(()));
         helper.lock();
         assert_eq!(bring_up("port"), Ok(()));
-        assert!(matches!(bring_up("other"), Err(DeviceError::NotPermitted { .. })), "it is not a port");
+        assert!(matches!(bring_up("other"), Err(DeviceError::BeyondHelper { .. })), "it is not a port");
         run("ip link del port");
         run("ip link add port type veth peer name other");
         assert_eq!(bring_up("port"), Ok(()), "a port that is made again is one");
         let index = crate::Interface::find("other").unwrap().index;
         let request = Request::SetLinkLocal { index, addresses: Vec::new() };
-        assert!(matches!(helper.exchange::<DoneResult>(&request).0, Err(DeviceError::NotPermitted { .. })));
+        assert!(matches!(helper.exchange::<DoneResult>(&request).0, Err(DeviceError::BeyondHelper { .. })));
         run("ip tuntap add foreign mode tap");
         for name in ["foreign", "new"] {
             let settings = TapSettings {
@@ -214,7 +214,7 @@ fn a_helper_changes_ports_and_its_own_devices_and_no_others() {
             };
             let request = Request::TapQueue { name: name.to_owned(), settings };
             let (made, queue) = helper.exchange::<Result<String, DeviceError>>(&request);
-            assert!(matches!(made, Err(DeviceError::NotPermitted { .. })) && queue.is_none(), "{name}");
+            assert!(matches!(made, Err(DeviceError::BeyondHelper { .. })) && queue.is_none(), "{name}");
         }
         let request = Request::PacketSocket { name: "port".to_owned(), buffer: Buffer::Receive(16 << 20) };
         let (made, socket) = helper.exchange::<DoneResult>(&request);

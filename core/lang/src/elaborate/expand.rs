@@ -7,7 +7,7 @@ use super::class::{ClassId, ClassKind, ERROR, TUNNEL};
 use super::prototype::{ItemId, Prototype};
 use crate::args;
 use crate::diagnostic::Diagnostic;
-use crate::variables::Environment;
+use crate::variables::{Environment, MAX_LENGTH};
 
 /// More elements than this are taken for a mistake: few lines can ask for billions, and a million take a
 /// minute and a gigabyte.
@@ -15,6 +15,10 @@ const MAX_ITEMS: usize = 1 << 16;
 
 /// Compounds of compounds go no deeper than this.
 const MAX_LEVEL: usize = 200;
+
+/// More bytes of configuration strings than this, of what compounds contain and of what variables grow to,
+/// are taken for a mistake, too: a few lines that double their parameter ask for terabytes.
+const MAX_TEXT: usize = 1 << 26;
 
 impl Elaborator<'_, '_> {
     pub(super) fn expand_all(&mut self) {
@@ -34,17 +38,26 @@ impl Elaborator<'_, '_> {
         if class == TUNNEL {
             return;
         }
-        let config = environment.expand_text(&self.current.items[item].config);
-        self.current.items[item].config = config;
-        if matches!(self.classes.kind(class), ClassKind::Compound(..)) {
-            self.expand_compound(item, class, environment, level);
+        let written = &self.current.items[item].config;
+        let config = environment.expand_text(written);
+        let (has_changed, length) = (config != *written, config.len());
+        if level > 0 || has_changed {
+            self.expanded_text += length;
         }
+        self.current.items[item].config = config;
+        if !matches!(self.classes.kind(class), ClassKind::Compound(..)) {
+            return;
+        }
+        if self.expanded_text >= MAX_TEXT || (has_changed && length >= MAX_LENGTH) {
+            self.too_large(item, "configuration expands to too much text");
+            return;
+        }
+        self.expand_compound(item, class, environment, level);
     }
 
     fn expand_compound(&mut self, item: ItemId, class: ClassId, around: &Rc<Environment>, level: usize) {
         if level >= MAX_LEVEL || self.current.items.len() >= MAX_ITEMS {
-            self.too_large(item);
-            self.current.items[item].class = ERROR;
+            self.too_large(item, "configuration expands to too many elements");
             return;
         }
         let arguments = args::split(&self.current.items[item].config);
@@ -66,14 +79,18 @@ impl Elaborator<'_, '_> {
         }
     }
 
-    fn too_large(&mut self, item: ItemId) {
-        let message = "configuration expands to too many elements";
+    /// Leaves an element out, and says why, once for each limit.
+    fn too_large(&mut self, item: ItemId, message: &'static str) {
+        self.current.items[item].class = ERROR;
         if self.diagnostics.iter().any(|diagnostic| diagnostic.message == message) {
             return;
         }
         let error = Diagnostic::error(message, self.current.items[item].span);
         let limits = format!(
-            "compounds may expand to {MAX_ITEMS} elements, themselves counted, and go {MAX_LEVEL} levels deep"
+            "compounds may expand to {MAX_ITEMS} elements, themselves counted, go {MAX_LEVEL} levels deep, \
+             and have {} MiB of arguments, {} MiB each",
+            MAX_TEXT >> 20,
+            MAX_LENGTH >> 20
         );
         self.report(error.help(limits));
     }

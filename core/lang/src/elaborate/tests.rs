@@ -1,4 +1,5 @@
 use crate::testing::*;
+use crate::variables::MAX_LENGTH;
 use crate::{Dialect, Options, print_flat};
 
 #[test]
@@ -377,6 +378,26 @@ fn bombs_of_nested_compounds_are_defused() {
     assert_eq!(messages(&format!("{text}C12")), [""; 0]);
     assert_eq!(messages(&format!("{text}C15")), too_many);
     assert_eq!(messages(&format!("{text}C39")), too_many);
+}
+
+#[test]
+fn bombs_of_growing_arguments_are_defused() {
+    let too_much = ["config:1: configuration expands to too much text"];
+    // An argument that grows fourfold from compound to compound.
+    let mut text = "elementclass C0 { $x | Idle -> Print($x) -> Discard }".to_string();
+    for level in 1..20 {
+        text += &format!("elementclass C{level} {{ $x | C{}($x$x$x$x) }}", level - 1);
+    }
+    assert_eq!(messages(&format!("{text}C5(abcd)")), [""; 0]);
+    assert_eq!(messages(&format!("{text}C19(abcd)")), too_much);
+    // One that stays, in more and more compounds.
+    let mut text = "elementclass C0 { $x | Idle -> Print($x) -> Discard }".to_string();
+    for level in 1..15 {
+        text += &format!("elementclass C{level} {{ $x | C{}($x); C{}($x) }}", level - 1, level - 1);
+    }
+    assert_eq!(messages(&format!("{text}C14({})", "a".repeat(1 << 16))), too_much);
+    // Text of the file may be longer than what grows.
+    assert_eq!(messages(&format!("{text}C0({})", "a".repeat(MAX_LENGTH + 1))), [""; 0]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::router::called;
 use crate::run::run;
 use crate::run_options::RunJob;
 use crate::sandbox::{Sandbox, SandboxOptions};
-use crate::signals::EarlyHangup;
+use crate::signals::EarlySignals;
 use artery_engine::RouterSettings;
 use artery_lang::Dialect;
 use clap::{ArgAction, Args};
@@ -152,8 +152,8 @@ impl UpOptions {
 
 /// Starts the switch, or says what it would be.
 pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
-    let early = EarlyHangup::catch()?;
     let voice = Output::from(options.log);
+    let early = EarlySignals::watch(voice)?;
     let plan = read(&options)?;
     if options.dry_run {
         return dry_run(&plan, &options);
@@ -173,7 +173,7 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
     let text = text::configuration(&found.measured(&plan), &called())?;
     warn(&plan, &options, &warnings(&plan, &options, &found));
     match found.claim_new(&nothing) {
-        Ok(claims) => run(job(options, Taken::new(plan.clone(), claims), plan, text), &early),
+        Ok(claims) => run(job(options, Taken::new(plan.clone(), claims), plan, text), early),
         Err(mistakes) => Ok(refused(voice, &mistakes, "")),
     }
 }

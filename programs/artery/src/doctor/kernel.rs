@@ -5,6 +5,7 @@ use crate::adopt::LOOPBACK;
 use crate::sandbox;
 use artery_adopt::fast::{self, Accelerator, Mode};
 use artery_device::bpf::{self, Hook};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -267,9 +268,15 @@ fn unprivileged() -> Finding {
 
 fn tap_devices() -> Finding {
     let check = "tap-devices";
-    let finding = match Path::new("/dev/net/tun").exists() {
-        true => Finding::ok(check, "TAP devices can be made, by which the host is reached"),
-        false => Finding::slow(
+    let opened = File::options().read(true).write(true).open("/dev/net/tun");
+    let finding = match opened.map_err(|error| error.kind()) {
+        Ok(_) => Finding::ok(check, "TAP devices can be made, by which the host is reached"),
+        Err(ErrorKind::PermissionDenied) => Finding::slow(
+            check,
+            "this user may not open /dev/net/tun: the host can't be a port",
+            "chmod 0666 /dev/net/tun, or run as root",
+        ),
+        Err(_) => Finding::slow(
             check,
             "there is no /dev/net/tun: the host can't be a port",
             "modprobe tun; in a container, give it the device /dev/net/tun",

@@ -1,5 +1,7 @@
 //! Usage errors, and the end of the program after one.
-use crate::output::Output;
+use crate::output::{Output, print_stderr};
+use artery_lang::printable;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
@@ -46,6 +48,12 @@ pub(crate) fn exit_with(error: clap::Error) -> ! {
         // What clap says of usage and help is for people.
         let what = text.split("\n\nUsage:").next().unwrap_or_default();
         Output::Json.print_error(what.trim().trim_start_matches("error: "));
+        std::process::exit(error.exit_code());
+    }
+    // With colours, unless what was called for holds what a terminal takes for commands.
+    let plain = error.to_string();
+    if error.use_stderr() && matches!(printable(&plain), Cow::Owned(_)) {
+        print_stderr(&plain);
         std::process::exit(error.exit_code());
     }
     error.exit()

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 /// What the helper is called with, and shown as.
 const NAME: &str = "artery-privsep";
+const NAME_OF_THREAD: &std::ffi::CStr = c"artery-privsep";
 /// This program, also where its file has been replaced.
 const PROGRAM: &str = "/proc/self/exe";
 
@@ -66,6 +67,8 @@ pub(crate) fn serve_if_helper(arguments: &[std::ffi::OsString]) -> Option<u8> {
 }
 
 fn serve() -> io::Result<()> {
+    // ps(1) and top(1) show it; else it would be called 'exe', as its file.
+    let _ = rustix::thread::set_name(NAME_OF_THREAD);
     // Service managers send SIGTERM to all processes of a service: the router drains first, and this one ends
     // with it.
     let ignored = Arc::new(AtomicBool::new(false));
