@@ -41,7 +41,7 @@ pub use filter::{FILTER_NAME, living_filter_owners, remove_dead_filters};
 pub(crate) use hide::Hidden;
 pub use lease::Lease;
 pub(crate) use maps::SocketMap;
-pub use maps::{Array, DeviceMap, WordArray};
+pub use maps::{Array, DeviceMap, ProgramArray, WordArray};
 pub use query::{AttachedPrograms, TcxSide, has_tcx, is_of_artery, tcx_programs, verified_instructions};
 #[cfg(test)]
 pub(crate) use run::send_live;

@@ -40,9 +40,10 @@ const FORWARDING: [&str; 19] = [
 const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
-/// Tests with bonds, or with something beside an adopted port.
-const BESIDE: [&str; 8] = [
-    "beside-vrf",
+/// Tests with VRFs and bonds, or with something beside an adopted port.
+const BESIDE: [&str; 9] = [
+    "adopt-vrf",
+    "adopt-vrf-xdp",
     "adopt-bond",
     "adopt-bond-xdp",
     "adopt-bond-xor",
@@ -127,12 +128,13 @@ impl Plan {
 /// The environment variable that names the program with the unit tests of artery-adopt.
 const TESTS: &str = "ARTERY_ADOPT_TESTS";
 
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("guest/rows/lib.sh"),
     include_str!("guest/rows/adopt.sh"),
     include_str!("guest/rows/router.sh"),
     include_str!("guest/rows/switch.sh"),
     include_str!("guest/rows/neighbors.sh"),
+    include_str!("guest/rows/vrfs.sh"),
 ];
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ mod watch;
 
 pub(crate) use bridges::refused_member;
 pub use connection_rules::pass_by_rules;
-pub use links::{ethernet_ports, port, with_members, with_vlans};
+pub use links::{NO_VRFS, UNTRACKED, ethernet_ports, of_vrfs, port, with_members, with_vlans};
 pub use notes::notes;
 pub use offloads::find_blockers_of_xdp;
 pub(crate) use sysctl::{balances_by_ports, number as setting, sends_redirects};
@@ -108,7 +108,7 @@ pub enum BlockerKind {
     Ipsec,
     /// A port whose frames have no Ethernet header.
     NoEthernet,
-    /// A port that belongs to a bridge, a bond or a VRF.
+    /// A port that belongs to a bridge or a bond, or to a VRF where its routes can't be followed.
     Master,
     /// What a bridge does to frames, or the state of a member.
     Bridge,

@@ -28,7 +28,7 @@ mod tests;
 
 pub use accelerator::{Accelerator, FdbEntry};
 pub use capture::{CaptureVerdict, Captured};
-pub use decide::{ForwardDecision, ForwardingTables, decide_frame, decide_multi_buffer};
+pub use decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame, decide_multi_buffer};
 pub(crate) use error::is_shortage;
 pub use error::{Error, Refusal};
 pub use flows::{FlowAction, FlowKeeper, FlowKey, FlowNote, FlowTable, Translation};

@@ -4,7 +4,7 @@
 //! IPRouter. What leads elsewhere than out by a port of the router is a blackhole in them: the programs in
 //! front of it send it no such packets.
 use crate::kernel::{Family, Link};
-use crate::mirror::{Exclusion, NextHopSet, NextHopSetId, Sink};
+use crate::mirror::{Exclusion, FibBinding, NextHopSet, NextHopSetId, Sink};
 use artery_l3::PortId;
 use artery_l3::neighbor::Kind;
 use artery_l3::router::{Ip, RouteSpec, RouterError, Tables, Target};
@@ -279,5 +279,32 @@ impl Sink for SinkPair<'_> {
     fn end_load(&mut self) {
         self.0.end_load();
         self.1.end_load();
+    }
+    fn follows_vrf(&self, link: &Link) -> bool {
+        self.0.follows_vrf(link) && self.1.follows_vrf(link)
+    }
+    fn bind_link(&mut self, link: u32, binding: FibBinding) {
+        self.0.bind_link(link, binding);
+        self.1.bind_link(link, binding);
+    }
+    fn begin_vrf(&mut self, table: u32) {
+        self.0.begin_vrf(table);
+        self.1.begin_vrf(table);
+    }
+    fn end_vrf(&mut self, table: u32) {
+        self.0.end_vrf(table);
+        self.1.end_vrf(table);
+    }
+    fn remove_vrf(&mut self, table: u32) {
+        self.0.remove_vrf(table);
+        self.1.remove_vrf(table);
+    }
+    fn set_vrf_route4(&mut self, table: u32, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
+        self.0.set_vrf_route4(table, prefix, way);
+        self.1.set_vrf_route4(table, prefix, way);
+    }
+    fn set_vrf_route6(&mut self, table: u32, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
+        self.0.set_vrf_route6(table, prefix, way);
+        self.1.set_vrf_route6(table, prefix, way);
     }
 }

@@ -21,13 +21,15 @@ mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
+mod vrf;
 mod world;
 
 pub use driver::{MirrorDriver, PollOutcome};
 pub use kept::{ExcludedPrefix, RouteCondition};
 pub use plan::{ExcludedPackets, ExclusionReason};
-pub use recording_sink::RecordingSink;
+pub use recording_sink::{RecordingSink, VrfRoutes};
 pub use sink::{Exclusion, Hop, NextHopSet, NextHopSetId, Sink};
+pub use vrf::{FibBinding, Vrf};
 
 use crate::kernel::{Address, Family, Link, Manner, Neighbor, News, Record, Route, RouteKind, Rule};
 use artery_l3::router::ReversePath;
@@ -38,6 +40,7 @@ use paths::Paths;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use sync::DumpState;
+use vrf::VrfState;
 use world::KernelState;
 
 /// RTPROT_KERNEL: a route that the kernel has made.
@@ -56,6 +59,7 @@ pub struct Mirror {
     given: HashSet<(u32, IpAddr)>,
     rules4: Rules,
     rules6: Rules,
+    vrfs: VrfState,
     dump: Option<DumpState>,
     /// The family whose routes are compared with what a dump found.
     swept: Option<Family>,
@@ -241,8 +245,14 @@ impl Mirror {
     /// Finds what the rules come to now.
     fn plan_lookups(&mut self, family: Family, sink: &mut dyn Sink) {
         match family {
-            Family::V4 => self.rules4.apply_plan(family, &mut self.v4, &self.world, &self.paths, sink),
-            Family::V6 => self.rules6.apply_plan(family, &mut self.v6, &self.world, &self.paths, sink),
+            Family::V4 => {
+                let known = (&self.world, &self.paths, &self.vrfs);
+                self.rules4.apply_plans(family, &mut self.v4, known, sink);
+            }
+            Family::V6 => {
+                let known = (&self.world, &self.paths, &self.vrfs);
+                self.rules6.apply_plans(family, &mut self.v6, known, sink);
+            }
         }
     }
 }
@@ -253,18 +263,26 @@ fn is_made_local(route: &Route) -> bool {
 }
 
 impl Rules {
-    fn apply_plan<A: sink::FamilySink>(
+    fn apply_plans<A: sink::FamilySink>(
         &mut self,
         family: Family,
         merged: &mut FamilyTables<A>,
-        world: &KernelState,
-        paths: &Paths,
+        (world, paths, vrfs): (&KernelState, &Paths, &VrfState),
         sink: &mut dyn Sink,
     ) {
         let links: Vec<&Link> = world.links.values().collect();
-        let mut made = plan::build_plan(&self.rules, &links, |table| merged.len_of(table) == 0);
+        let build =
+            |vrf| plan::build_plan::<A>(&self.rules, &links, vrf, |table: u32| merged.len_of(table) == 0);
+        let mut made = build(None);
+        let mut vrf_plans = Vec::new();
+        for (table, ports) in vrfs.tables() {
+            let of_vrf = build(Some(table));
+            made.exclude_of_vrf(of_vrf.exclusion, of_vrf.reasons, ports);
+            vrf_plans.push((table, of_vrf.plan));
+        }
         if let Exclusion::From(links) = &mut made.exclusion {
             links.sort_unstable();
+            links.dedup();
         }
         let (is_new, keeps_more) = (made.exclusion != self.exclusion, made.exclusion != Exclusion::Nothing);
         self.exclusion = made.exclusion;
@@ -274,6 +292,10 @@ impl Rules {
             sink.exclude(family, &self.exclusion);
         }
         merged.apply_plan(made.plan, paths, sink);
+        merged.retain_vrf_plans(|table| vrf_plans.iter().any(|(kept, _)| *kept == table));
+        for (table, plan) in vrf_plans {
+            merged.apply_vrf_plan(table, plan, paths, sink);
+        }
         if is_new && !keeps_more {
             sink.exclude(family, &self.exclusion);
         }
@@ -281,6 +303,10 @@ impl Rules {
 
     /// Whether any depends on which interfaces there are.
     fn depend_on_links(&self) -> bool {
-        self.rules.iter().any(|rule| rule.selectors.is_vrf || rule.selectors.input.is_some())
+        let selects = |rule: &Rule| {
+            let selectors = &rule.selectors;
+            selectors.is_vrf || selectors.input.is_some() || selectors.output.is_some()
+        };
+        self.rules.iter().any(selects)
     }
 }

@@ -5,6 +5,7 @@ mod established;
 mod explain;
 mod news;
 mod returned;
+mod vrfs;
 
 pub use error::Error;
 pub use established::Established;
@@ -209,7 +210,7 @@ impl Session {
         let is_unread = self.blockers.iter().any(|guard| guard.kind == blockers::BlockerKind::Unreadable);
         if self.watch.has_changed()
             || is_doubtful
-            || is_time && (is_unread || self.survey_drivers() != self.drivers)
+            || is_time && (is_unread || self.has_new_vrf_blockers() || self.survey_drivers() != self.drivers)
         {
             news.guards = self.update_blockers();
         }
@@ -406,6 +407,7 @@ impl Session {
         }
         guards.extend(self.refused.iter().map(|(port, why)| blockers::refused_member(port, why)));
         let (policy, consent) = self.pass_established(&mut guards);
+        guards.extend(self.find_vrf_blockers(&ports, &consent));
         guards.sort();
         let drivers = self.survey_drivers();
         let deaf = &drivers.without_redirect;

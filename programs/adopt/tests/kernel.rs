@@ -1,6 +1,7 @@
 //! The mirror of a real kernel: after storms of changes, packets go as the kernel says that it forwards them.
 mod policy;
 mod support;
+mod vrf;
 
 use artery_adopt::blockers;
 use artery_adopt::kernel::{Family, Link};

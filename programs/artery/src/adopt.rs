@@ -16,6 +16,8 @@ pub(crate) use capture::{Captured, Frame};
 pub(crate) use choice::Choice;
 pub(crate) use facts::{Facts, MultiBuffer};
 #[cfg(test)]
+pub(crate) use status::VrfStatus;
+#[cfg(test)]
 pub(crate) use status::example;
 pub(crate) use status::{Connections, PortStatus, Status, Tables};
 
@@ -28,6 +30,7 @@ use anyhow::Context as _;
 use artery_adopt::Established;
 use artery_adopt::blockers::{self, Blocker, Bridging, Port};
 use artery_adopt::fast::{self, Accelerator, Mode};
+use artery_adopt::kernel::Family;
 use artery_device::Interface;
 use clap::Args;
 use share::{Measured, Sample};
@@ -237,20 +240,25 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         return live::run(facts(&ports)?, options, &early);
     }
     let mut guards = blockers::survey(&ports);
-    match options.established {
-        WhichEstablished::None => {}
-        WhichEstablished::Rules => {
-            blockers::pass_by_rules(&mut guards);
+    let established = match options.established {
+        WhichEstablished::None => Default::default(),
+        WhichEstablished::Rules => blockers::pass_by_rules(&mut guards).1,
+        WhichEstablished::All => blockers::pass_established(&mut guards),
+    };
+    for (family, path) in [Family::V4, Family::V6].into_iter().zip(established) {
+        if path.is_open && path.has_rules {
+            guards.extend(blockers::of_vrfs(&ports, Some(family), blockers::UNTRACKED));
         }
-        WhichEstablished::All => {
-            blockers::pass_established(&mut guards);
-        }
+    }
+    if options.path == Some(Path::Graph) {
+        guards.extend(blockers::of_vrfs(&ports, None, blockers::NO_VRFS));
     }
     let measured = measure(options.time)?;
     let routes = routes::find(&ports).context("can't read rules and routes")?;
     guards.extend(routes.blockers);
     let kept_prefixes = routes.excluded.count();
-    let facts = facts(&ports)?;
+    let mut facts = facts(&ports)?;
+    facts.iter_mut().for_each(|facts| facts.vrf = routes.vrfs.get(&facts.port.index).cloned());
     let mut choice = Choice::of(&facts, options.path);
     let mut notes = verify(&ports, &mut choice, options)?;
     match choice.best().is_xdp() {

@@ -8,6 +8,7 @@ const BPF_MAP_LOOKUP_ELEM: libc::c_int = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
+const BPF_MAP_TYPE_PROG_ARRAY: u32 = 3;
 const BPF_MAP_TYPE_DEVMAP: u32 = 14;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 /// Processes may map it (Linux 5.5).
@@ -171,6 +172,28 @@ impl DeviceMap {
     pub fn insert_interface(&self, number: u32, interface: u32) -> io::Result<()> {
         // SAFETY: the map was made with values of four bytes.
         unsafe { change(BPF_MAP_UPDATE_ELEM, &self.0, &number, &interface) }
+    }
+}
+
+/// Programs by number, for programs that end by calling another of the same hook (`bpf_tail_call`). The
+/// kernel removes them once no process has the array any more.
+#[derive(Debug)]
+pub struct ProgramArray(OwnedFd);
+
+impl ProgramArray {
+    /// Makes an array for numbers below `entries`.
+    pub fn new(entries: u32) -> io::Result<ProgramArray> {
+        new_map(BPF_MAP_TYPE_PROG_ARRAY, 4, entries, 0).map(ProgramArray)
+    }
+    /// The number that a program names it by.
+    pub fn descriptor(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+    /// Puts a program under a number.
+    pub fn insert_program(&self, number: u32, program: &OwnedFd) -> io::Result<()> {
+        let value = program.as_raw_fd() as u32;
+        // SAFETY: the map was made with values of four bytes.
+        unsafe { change(BPF_MAP_UPDATE_ELEM, &self.0, &number, &value) }
     }
 }
 

@@ -19,6 +19,7 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VRF_TABLE: u16 = 1;
 const IFLA_VLAN_EGRESS_QOS: u16 = 3;
 const IFLA_VLAN_PROTOCOL: u16 = 5;
 
@@ -67,7 +68,10 @@ pub enum LinkKind {
     /// The interface of the host to itself.
     Loopback,
     /// A domain of routing of its own, to which other interfaces belong.
-    Vrf,
+    Vrf {
+        /// The number of its routing table (IFLA_VRF_TABLE).
+        table: u32,
+    },
     /// Anything else, by the kernel's word for it.
     Other(String),
 }
@@ -133,7 +137,7 @@ fn ether_kind(info: &[u8], parent: u32) -> LinkKind {
     let data = Attributes::new(Attributes::new(info).find_value(IFLA_INFO_DATA).unwrap_or_default());
     match kind.as_str() {
         "veth" => LinkKind::Veth,
-        "vrf" => LinkKind::Vrf,
+        "vrf" => LinkKind::Vrf { table: data.find_value(IFLA_VRF_TABLE).map_or(0, read_u32) },
         "vlan" => LinkKind::Vlan {
             id: read_u16(data.clone().find_value(IFLA_VLAN_ID).unwrap_or_default()),
             parent,

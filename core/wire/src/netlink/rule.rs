@@ -158,6 +158,11 @@ impl Selectors {
     pub fn is_none(&self) -> bool {
         *self == Selectors::default()
     }
+
+    /// Whether the rule is for all packets of VRFs.
+    pub fn is_vrf_alone(&self) -> bool {
+        *self == Selectors { is_vrf: true, ..Selectors::default() }
+    }
 }
 
 fn read_second_u32(value: &[u8]) -> u32 {

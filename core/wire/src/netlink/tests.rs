@@ -131,6 +131,19 @@ fn a_rule_has_its_selectors_and_says_them() {
 }
 
 #[test]
+fn a_vrf_knows_its_table() {
+    let vrf = |data: &[u8]| {
+        let info = [attribute(1, b"vrf\0"), attribute(0x8002, data)].concat();
+        let header = [&[0, 0, 1, 0][..], &9u32.to_ne_bytes(), &0x1_0043u32.to_ne_bytes(), &[0; 4]].concat();
+        let attributes = [attribute(3, b"red\0"), attribute(1, &[2, 0, 0, 0, 0, 1]), attribute(18, &info)];
+        let Record::Link(link) = record(&message(16, 0, &header, &attributes)) else { panic!("not a link") };
+        link.kind
+    };
+    assert_eq!(vrf(&number(1, 1000)), LinkKind::Vrf { table: 1000 });
+    assert_eq!(vrf(&[]), LinkKind::Vrf { table: 0 }, "no table has this number");
+}
+
+#[test]
 fn a_vlan_knows_its_number_tags_parent_and_bridge() {
     let Record::Link(link) = record(&link_message()) else { panic!("not a link") };
     assert_eq!(link.kind, LinkKind::Vlan { id: 7, parent: 2, tag_type: 0x88a8, sets_priority: false });

@@ -31,6 +31,8 @@ const LOOPBACK: u32 = 8;
 /// Kinds of interfaces that take packets for the address of the one that they are on, and those that may.
 const SHARING: [&str; 2] = ["ipvlan", "ipvtap"];
 const MACVLANS: [&str; 2] = ["macvlan", "macvtap"];
+/// What a VRF says of its kind.
+const VRF: &str = "vrf";
 
 /// The kind of bridges.
 const BRIDGE: &str = "bridge";
@@ -54,6 +56,11 @@ struct Link {
 
 /// An XDP program, by its number, which there may be several of.
 struct XdpProgram(Option<u32>);
+
+/// Why packets of VRFs stay where a graph forwards.
+pub const NO_VRFS: &str = "which the graph does not know";
+/// Why packets of VRFs stay where only established connections are forwarded.
+pub const UNTRACKED: &str = "whose connections are not followed past rules";
 
 /// All Ethernet interfaces that are up, but the loopback.
 pub fn ethernet_ports() -> io::Result<Vec<Port>> {
@@ -198,7 +205,9 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Blocker> {
         let Some(link) = links.iter().find(|link| link.index == port.index) else { continue };
         guards.extend((!link.is_ethernet).then(|| of_header(port)));
         let master = link.master.filter(|master| port.bridging != Bridging::Member(*master));
-        guards.extend(master.map(|master| of_master(port, links.iter().find(|link| link.index == master))));
+        let master = master.map(|master| links.iter().find(|link| link.index == master));
+        let master = master.filter(|master| !is_followed(port, *master));
+        guards.extend(master.map(|master| of_master(port, master)));
         guards.extend(
             link.program
                 .as_ref()
@@ -211,6 +220,23 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Blocker> {
     guards
 }
 
+/// Leaves what arrives at those of these ports that belong to a VRF to the kernel, for a reason.
+pub fn of_vrfs(ports: &[Port], family: Option<Family>, why: &str) -> Vec<Blocker> {
+    // What can't be read here keeps everything by itself.
+    of_vrfs_among(&dump_links().unwrap_or_default(), ports, family, why)
+}
+
+fn of_vrfs_among(links: &[Link], ports: &[Port], family: Option<Family>, why: &str) -> Vec<Blocker> {
+    let in_vrf = |port: &Port| {
+        let master = links.iter().find(|link| link.index == port.index)?.master?;
+        let vrf = links.iter().find(|link| link.index == master && link.kind == VRF)?;
+        let what = format!("{} belongs to VRF {}, {why}", port.name, vrf.name);
+        let blocker = Blocker::new(BlockerKind::Master, what, master_remedy(&port.name));
+        Some(blocker.for_family(family).at_port(port.index, Direction::In))
+    };
+    ports.iter().filter_map(in_vrf).collect()
+}
+
 /// Those of these ports that are bonds. If they can't be read, nothing about interfaces can.
 pub(super) fn find_bonds(ports: &[Port]) -> Vec<Port> {
     if ports.is_empty() {
@@ -219,6 +245,16 @@ pub(super) fn find_bonds(ports: &[Port]) -> Vec<Port> {
     let links = dump_links().unwrap_or_default();
     let is_bond = |port: &&Port| links.iter().any(|link| link.index == port.index && link.kind == "bond");
     ports.iter().filter(is_bond).cloned().collect()
+}
+
+/// Whether packets of a port are forwarded by the routes of the VRF that it belongs to, which the mirror
+/// follows.
+fn is_followed(port: &Port, master: Option<&Link>) -> bool {
+    port.bridging == Bridging::None && master.is_some_and(|master| master.kind == VRF && master.is_up)
+}
+
+fn master_remedy(name: &str) -> String {
+    format!("shown by: ip -d link show dev {name}")
 }
 
 fn of_header(port: &Port) -> Blocker {
@@ -231,11 +267,10 @@ fn of_master(port: &Port, master: Option<&Link>) -> Blocker {
     let name = &port.name;
     let what = match master.map(|master| (master.kind.as_str(), &master.name)) {
         None => format!("{name} belongs to another interface"),
-        Some(("vrf", master)) => format!("{name} belongs to VRF {master}"),
+        Some((VRF, master)) => format!("{name} belongs to VRF {master}, which is down"),
         Some((kind, master)) => format!("{name} belongs to {kind} {master}"),
     };
-    Blocker::new(BlockerKind::Master, what, format!("shown by: ip -d link show dev {name}"))
-        .at_port(port.index, Direction::Both)
+    Blocker::new(BlockerKind::Master, what, master_remedy(name)).at_port(port.index, Direction::Both)
 }
 
 fn of_program(port: &Port, XdpProgram(number): &XdpProgram) -> Blocker {
@@ -283,7 +318,26 @@ mod tests {
     fn masters_programs_and_those_who_share_an_address_keep_traffic() {
         let slave = |master: &[Vec<u8>]| [link(2, "eth0", "veth", &[number(MASTER, 7)]), master.concat()];
         let red = link(7, "red", "vrf", &[]);
-        assert_eq!(said(&slave(&[red]), None), [("eth0 belongs to VRF red".into(), Direction::Both)]);
+        assert_eq!(said(&slave(std::slice::from_ref(&red)), None), [], "its routes are followed");
+        let mut down = red.clone();
+        down[8..12].copy_from_slice(&0_u32.to_ne_bytes());
+        let is_down = ("eth0 belongs to VRF red, which is down".into(), Direction::Both);
+        assert_eq!(said(&slave(&[down]), None), [is_down]);
+        let links = slave(&[red]).map(|body| Link::read(&body).unwrap());
+        let ports = [2, 3].map(|index| Port {
+            index,
+            name: "eth0".into(),
+            vlan_on: None,
+            own: None,
+            bridging: Bridging::None,
+        });
+        let kept = of_vrfs_among(&links, &ports, Some(Family::V4), UNTRACKED);
+        let [kept] = &kept[..] else { panic!("{kept:?}") };
+        assert_eq!(
+            kept.to_string(),
+            "eth0 belongs to VRF red, whose connections are not followed past rules: IPv4 that arrives there \
+             stays with the kernel (shown by: ip -d link show dev eth0)"
+        );
         let bridge = link(7, "br0", "bridge", &[]);
         assert_eq!(
             said(&slave(&[bridge]), Some(OwnHook::Tc)),

@@ -1,62 +1,52 @@
 //! The accelerator: programs at interfaces, and the tables that they read, kept in step with the mirror.
 mod bridges;
 mod established;
+mod programs;
 mod sink;
+mod vrfs;
 
 pub use bridges::FdbEntry;
 
 use super::capture::{CaptureRings, Captured};
-use super::decide::{ForwardDecision, ForwardingTables, decide_frame};
-use super::error::{Error, Refusal};
+use super::decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame};
+use super::error::Error;
 use super::flows::FlowTable;
 use super::hops::{HopTable, NeighborKey};
-use super::layout::{Flags, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
+use super::layout::{Flags, MOST_VRFS, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
 use super::losses::LossCounter;
 use super::memory::{Counters, Deliveries, Memory, PortCounters};
 use super::mode::Mode;
 use super::next_hop_groups::GroupTable;
 use super::probe::{self, ProbePort};
-use super::program::{Fibs, build_program};
-use super::routes::{Fib, Routes};
+use super::routes::Routes;
 use crate::kernel::{Family, Link, LinkKind};
-use crate::mirror::Exclusion;
-use artery_device::bpf::{self, Attachment, Hook, Instruction, Lease};
+use crate::mirror::{Exclusion, FibBinding};
+use artery_device::bpf::{self, Attachment, Lease, ProgramArray};
 use artery_l3::router::ReversePath;
 use artery_lpm::{Fib4Fast, Fib6};
 use artery_rcu::{Domain, Reader};
 use artery_wire::EtherAddr;
 use bridges::Bridges;
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
+use programs::refusal_error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::thread;
+use vrfs::VrfFib;
 
 /// Routes that may change before next-hop groups that they no longer use are reused. Programs run on
 /// meanwhile, and waiting for their runs to end takes milliseconds.
 const MOST_CHANGES: u32 = 256;
 
-/// Loads a program, and asks the verifier for its reasons if it refuses.
-fn load_program(link: u32, mode: Mode, hook: Hook, instructions: &[Instruction]) -> Result<OwnedFd, Error> {
-    bpf::load(hook, instructions).map_err(|error| {
-        let is_verifier =
-            matches!(Errno::from_io_error(&error), Some(Errno::ACCESS | Errno::INVAL | Errno::TOOBIG));
-        let log = if is_verifier { bpf::verdict(hook, instructions) } else { String::new() };
-        refusal_error(link, mode, error, bpf::last_lines(&log))
-    })
-}
-
-fn refusal_error(link: u32, mode: Mode, error: io::Error, verifier: Vec<String>) -> Error {
-    Error::Refused(Box::new(Refusal { link, mode, error, verifier }))
-}
-
 /// An interface with a program.
 struct AttachedPort {
     port: u32,
     program: Attachment,
+    /// The programs that the attached one leaves frames of other FIBs to.
+    others: Option<ProgramArray>,
     mode: Mode,
+    /// The numbers of the FIBs that all runs of its programs look into.
+    fibs: BTreeSet<u32>,
 }
 
 /// An adopted interface, or a VLAN of one.
@@ -89,6 +79,13 @@ pub struct Accelerator {
     groups: GroupTable,
     ipv4: Routes<u32, Fib4Fast>,
     ipv6: Routes<u128, Fib6>,
+    /// The routes of VRFs, by their tables.
+    vrfs: BTreeMap<u32, VrfFib>,
+    free_fibs: BTreeSet<u32>,
+    /// Those that are gone, while programs may look into them.
+    dropped_vrfs: Vec<VrfFib>,
+    /// By which routes packets of interfaces are forwarded, where not by those of no VRF.
+    bindings: BTreeMap<u32, FibBinding>,
     attached: BTreeMap<u32, AttachedPort>,
     members: BTreeMap<u32, RoutedPort>,
     free_ports: BTreeSet<u32>,
@@ -106,8 +103,8 @@ pub struct Accelerator {
     own: BTreeSet<IpAddr>,
     /// Loads that have begun, one within another.
     loads: u32,
-    /// Whether programs look into FIBs that others have taken the place of.
-    has_old_programs: bool,
+    /// The numbers of FIBs that others have taken the place of, and that programs may still look into.
+    old_fibs: BTreeSet<u32>,
     capture: Option<CaptureRings>,
     /// Counts losses once a port is by XDP, unless the kernel does not let them be counted.
     losses: Option<io::Result<LossCounter>>,
@@ -129,6 +126,10 @@ impl Accelerator {
             groups: GroupTable::new(),
             ipv4: Routes::new(&domain)?,
             ipv6: Routes::new(&domain)?,
+            vrfs: BTreeMap::new(),
+            free_fibs: (1..=MOST_VRFS).collect(),
+            dropped_vrfs: Vec::new(),
+            bindings: BTreeMap::new(),
             domain,
             attached: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -142,7 +143,7 @@ impl Accelerator {
             multi_buffer: BTreeSet::new(),
             own: BTreeSet::new(),
             loads: 0,
-            has_old_programs: false,
+            old_fibs: BTreeSet::new(),
             capture: None,
             losses: None,
         })
@@ -168,10 +169,11 @@ impl Accelerator {
         // A program left there by a killed process would count as a filter of the user's policy. A process
         // without the right to remove it can't attach a program either.
         let _ = bpf::remove_dead_filters(link);
-        let program = self.attach_program(link, port, mode)?;
+        let fibs = self.fibs_of(link);
+        let (program, others) = self.attach_programs(link, port, mode, &fibs)?;
         self.memory.set_device(port, link).map_err(|error| refusal_error(link, mode, error, Vec::new()))?;
         self.free_ports.remove(&port);
-        self.attached.insert(link, AttachedPort { port, program, mode });
+        self.attached.insert(link, AttachedPort { port, program, others, mode, fibs });
         if !mode.is_tc() && self.losses.is_none() {
             self.losses = Some(LossCounter::start(&self.memory));
         }
@@ -181,11 +183,13 @@ impl Accelerator {
     /// Has another hook run the programs of all interfaces, which keep their tables and counts. Those at the
     /// old hook leave once all are at the new one.
     pub fn change_mode(&mut self, mode: Mode) -> Result<(), Error> {
-        let attach =
-            |(link, attached): (&u32, &AttachedPort)| self.attach_program(*link, attached.port, mode);
-        let programs = self.attached.iter().map(attach).collect::<Result<Vec<Attachment>, Error>>()?;
-        for (attached, program) in self.attached.values_mut().zip(programs) {
+        let attach = |(link, attached): (&u32, &AttachedPort)| {
+            self.attach_programs(*link, attached.port, mode, &attached.fibs)
+        };
+        let programs = self.attached.iter().map(attach).collect::<Result<Vec<_>, Error>>()?;
+        for (attached, (program, others)) in self.attached.values_mut().zip(programs) {
             attached.program = program;
+            attached.others = others;
             attached.mode = mode;
         }
         if mode.is_tc() {
@@ -214,28 +218,9 @@ impl Accelerator {
         self.losses.as_ref()?.as_ref().err()
     }
 
-    fn attach_program(&self, link: u32, port: u32, mode: Mode) -> Result<Attachment, Error> {
-        let program = self.load_for(link, port, mode)?;
-        let attached = bpf::attach(&program, link, self.hook_of(mode));
-        attached.map_err(|error| refusal_error(link, mode, error, Vec::new()))
-    }
-
-    /// Has the kernel's verifier look at the program for an interface, and attaches nothing.
-    pub fn verify_program(&self, link: u32, mode: Mode) -> Result<(), Error> {
-        self.load_for(link, 0, mode).map(drop)
-    }
-
     /// What programs forward by only while it is renewed.
     pub fn lease(&self) -> &Arc<Lease> {
         &self.memory.lease
-    }
-
-    fn load_for(&self, link: u32, port: u32, mode: Mode) -> Result<OwnedFd, Error> {
-        load_program(link, mode, self.hook_of(mode), &self.assemble_program(link, port, mode))
-    }
-
-    fn hook_of(&self, mode: Mode) -> Hook {
-        mode.hook(self.memory.takes_buffers)
     }
 
     /// Who runs the program of an interface.
@@ -304,19 +289,14 @@ impl Accelerator {
     /// Completes what must wait for runs of programs to end.
     pub fn complete_updates(&mut self) -> Result<(), Error> {
         self.make_room();
-        if self.ipv4.is_stale() || self.ipv6.is_stale() {
-            // Routes to groups that may have been reused forward nothing until the FIB is rebuilt
-            // and programs that read the new one are attached. If memory is lacking for either, the
-            // next call tries again.
-            self.has_old_programs = true;
-            self.set_flags();
-        }
-        let old4 = self.ipv4.rebuild_if_stale()?;
-        let old6 = self.ipv6.rebuild_if_stale()?;
-        if self.has_old_programs {
-            self.replace_programs()?;
-        }
-        if self.has_old_programs
+        // Routes to groups that may have been reused forward nothing until the FIB is rebuilt and programs
+        // that read the new one are attached. If memory is lacking for either, the next call tries again.
+        self.mark_stale_fibs();
+        let old = self.rebuild_stale_fibs()?;
+        let replaced = self.ports_with_old_programs();
+        self.replace_programs(&replaced)?;
+        let has_new_programs = !replaced.is_empty() || !self.old_fibs.is_empty();
+        if has_new_programs
             || self.hops.is_waiting()
             || self.groups.is_waiting()
             || self.memory.flows.as_ref().is_some_and(FlowTable::is_waiting)
@@ -324,11 +304,19 @@ impl Accelerator {
         {
             self.wait_for_runs()?;
         }
-        if std::mem::take(&mut self.has_old_programs) {
+        if has_new_programs {
+            self.old_fibs.clear();
+            for link in replaced {
+                let fibs = self.fibs_of(link);
+                if let Some(attached) = self.attached.get_mut(&link) {
+                    attached.fibs = fibs;
+                }
+            }
             self.set_flags();
         }
         self.domain.run_deferred();
-        drop((old4, old6));
+        drop(old);
+        self.dropped_vrfs.clear();
         Ok(())
     }
 
@@ -346,16 +334,11 @@ impl Accelerator {
     /// Makes room in FIBs that have none left for a route: what programs no longer use is room, too, and to
     /// wait for that takes a hundredth of the time that a new FIB and new programs take.
     fn make_room(&mut self) {
-        if !self.ipv4.may_fit() && !self.ipv6.may_fit() || self.wait_for_runs().is_err() {
+        if !self.may_make_room() || self.wait_for_runs().is_err() {
             return;
         }
         self.domain.run_deferred();
-        if self.ipv4.may_fit() {
-            self.ipv4.fit();
-        }
-        if self.ipv6.may_fit() {
-            self.ipv6.fit();
-        }
+        self.fit_routes();
         self.set_flags();
     }
 
@@ -402,7 +385,7 @@ impl Accelerator {
     pub fn begin_capture(&mut self, has_all: bool) -> Result<(), Error> {
         self.end_capture()?;
         self.capture = Some(CaptureRings::new(has_all)?);
-        let begun = self.replace_programs();
+        let begun = self.replace_all_programs();
         if begun.is_err() {
             self.end_capture()?;
         }
@@ -412,7 +395,7 @@ impl Accelerator {
     /// Copies no more frames.
     pub fn end_capture(&mut self) -> Result<(), Error> {
         let Some(capture) = self.capture.take() else { return Ok(()) };
-        let replaced = self.replace_programs();
+        let replaced = self.replace_all_programs();
         bpf::wait_for_runs().map_err(Error::Waiting)?;
         drop(capture);
         replaced
@@ -438,44 +421,15 @@ impl Accelerator {
     pub fn decide_frame(&mut self, link: u32, frame: &[u8]) -> Option<ForwardDecision> {
         let port = self.attached.get(&link)?.port;
         let (ipv4, ipv6) = (self.ipv4.current.fib.reader(), self.ipv6.current.fib.reader());
-        let tables = ForwardingTables { memory: &self.memory, ipv4: &ipv4, ipv6: &ipv6 };
+        let readers = |vrf: &VrfFib| VrfTables {
+            number: vrf.number,
+            ipv4: vrf.ipv4.current.fib.reader(),
+            ipv6: vrf.ipv6.current.fib.reader(),
+        };
+        let vrfs: Vec<VrfTables> = self.vrfs.values().map(readers).collect();
+        let tables = ForwardingTables { memory: &self.memory, ipv4: &ipv4, ipv6: &ipv6, vrfs: &vrfs };
         // Nothing changes meanwhile: a change needs a mutable borrow of all of this.
         Some(decide_frame(&tables, &self.domain.reader().turn(), port, frame))
-    }
-
-    /// The program of an interface, for who measures it.
-    pub fn program(&self, link: u32) -> Option<Vec<Instruction>> {
-        let AttachedPort { port, mode, .. } = self.attached.get(&link)?;
-        Some(self.assemble_program(link, *port, *mode))
-    }
-
-    fn assemble_program(&self, link: u32, port: u32, mode: Mode) -> Vec<Instruction> {
-        let (Fib { arrays: ipv4, room: list_bytes, .. }, Fib { arrays: ipv6, room: fib6_bytes, .. }) =
-            (&self.ipv4.current, &self.ipv6.current);
-        let fibs = Fibs { ipv4, list_bytes: *list_bytes, ipv6, fib6_bytes: *fib6_bytes };
-        let capture = self.capture.as_ref();
-        let bridge = self.bridges.number_by_member(link);
-        build_program(&self.memory, &fibs, mode.program_hook(), port, capture, mode.host_port(), bridge)
-    }
-
-    /// Replaces the program of each interface. Programs are loaded in parallel, as the kernel verifies each
-    /// for a tenth of a second.
-    fn replace_programs(&self) -> Result<(), Error> {
-        let loaded = thread::scope(|scope| {
-            let start = |(link, attached): (&u32, &AttachedPort)| {
-                let (link, mode, hook) = (*link, attached.mode, self.hook_of(attached.mode));
-                let instructions = self.assemble_program(link, attached.port, mode);
-                scope.spawn(move || load_program(link, mode, hook, &instructions))
-            };
-            let loading: Vec<_> = self.attached.iter().map(start).collect();
-            let ended = loading.into_iter().map(|thread| thread.join().expect("loading does not panic"));
-            ended.collect::<Vec<Result<OwnedFd, Error>>>()
-        });
-        for ((link, attached), program) in self.attached.iter().zip(loaded) {
-            let not_attached = |error| refusal_error(*link, attached.mode, error, Vec::new());
-            attached.program.replace(&program?).map_err(not_attached)?;
-        }
-        Ok(())
     }
 
     /// Says of each port what it may do now.
@@ -518,27 +472,27 @@ impl Accelerator {
                 Exclusion::From(links) => links.contains(&link),
                 Exclusion::Everything => true,
             };
-            let is_right = if is_v6 { self.ipv6.are_right() } else { self.ipv4.are_right() };
             !kept
-                && is_right
-                && self.loads == 0
-                && !self.has_old_programs
+                && self.finds_routes(is_v6, link)
                 && !self.withheld.contains(&(is_v6, link))
                 && self.bridges.may_forward(link, self.members.get(&link).map(|member| member.mac))
         };
         let [ipv4_ports, ipv6_ports] = self.by_ports;
         let [only4, only6] = self.established;
         let reverse_path = self.reverse_paths.get(&link).copied();
+        // Connections are known by their addresses, which may be others in a VRF.
+        let is_main = self.fib_of(link) == Some(vrfs::MAIN);
         let carrier = self.members.get(&link).and_then(|member| member.carrier);
         Flags {
             ipv4: may(false) && reverse_path.is_some() && !only4,
             ipv6: may(true) && !only6,
-            ipv4_established: may(false) && reverse_path.is_some() && only4,
-            ipv6_established: may(true) && only6,
+            ipv4_established: may(false) && reverse_path.is_some() && only4 && is_main,
+            ipv6_established: may(true) && only6 && is_main,
             ipv4_ports,
             ipv6_ports,
             reverse_path: reverse_path.unwrap_or_default(),
             multi_buffer: self.sends_multi_buffer(carrier.map_or(link, |(carrier, _)| carrier)),
+            fib: self.fib_of(link).unwrap_or_default(),
         }
     }
 

@@ -16,6 +16,31 @@ pub struct ForwardingTables<'a> {
     pub ipv4: &'a Fib4FastReader,
     /// IPv6 routes, as the programs read them.
     pub ipv6: &'a Fib6Reader,
+    /// The routes of VRFs.
+    pub vrfs: &'a [VrfTables],
+}
+
+/// The routes of a VRF, as the programs read them.
+pub struct VrfTables {
+    /// The number of the FIB, from 1.
+    pub number: u32,
+    /// The routes of IPv4.
+    pub ipv4: Fib4FastReader,
+    /// The routes of IPv6.
+    pub ipv6: Fib6Reader,
+}
+
+impl<'a> ForwardingTables<'a> {
+    /// The tables for packets of a port, by its flags. For a FIB that is not there no program is, either.
+    fn of_port(&self, flags: u32) -> Result<ForwardingTables<'a>, Reason> {
+        let number = flags >> Flags::FIB & (MOST_FIBS - 1);
+        let (ipv4, ipv6) = match self.vrfs.iter().find(|vrf| vrf.number == number) {
+            Some(vrf) => (&vrf.ipv4, &vrf.ipv6),
+            None if number == 0 => (self.ipv4, self.ipv6),
+            None => return Err(Reason::Changing),
+        };
+        Ok(ForwardingTables { memory: self.memory, ipv4, ipv6, vrfs: self.vrfs })
+    }
 }
 
 /// What becomes of a frame.
@@ -89,11 +114,11 @@ pub fn decide_multi_buffer(
         Ok(received) => received,
         Err(reason) => return kernel(reason),
     };
-    let packet = match ether_type {
-        0x0800 => lookup_ipv4(tables, turn, &received, frame),
-        0x86dd => lookup_ipv6(tables, turn, &received, frame),
+    let packet = tables.of_port(received.flags).and_then(|tables| match ether_type {
+        0x0800 => lookup_ipv4(&tables, turn, &received, frame),
+        0x86dd => lookup_ipv6(&tables, turn, &received, frame),
         _ => Err(Reason::OtherProtocol),
-    };
+    });
     let packet = match packet {
         Ok(packet) => packet,
         Err(reason) => return kernel(reason),

@@ -8,6 +8,10 @@ pub(super) const MOST_PORTS: usize = 64;
 /// The bit of a group's inputs that says that sources are routed, by whatever next hop. The other bits are
 /// ports, by their numbers.
 pub(super) const ROUTED: u32 = MOST_PORTS as u32 - 1;
+/// Most VRFs with FIBs of their own.
+pub(super) const MOST_VRFS: u32 = 16;
+/// Room for the numbers of FIBs, of which 0 is that of no VRF; a power of two.
+pub(super) const MOST_FIBS: u32 = 32;
 /// Most groups of next hops.
 pub(super) const MOST_GROUPS: usize = 1 << 16;
 /// Most members of all groups that have more than one.
@@ -99,6 +103,8 @@ pub struct Flags {
     pub ipv4_established: bool,
     /// The same for IPv6.
     pub ipv6_established: bool,
+    /// The number of the FIB that its packets are looked up in.
+    pub fib: u32,
 }
 
 impl Flags {
@@ -114,6 +120,8 @@ impl Flags {
     /// bits from `INPUT` on.
     pub(super) const REVERSE_PATH: u32 = 16;
     pub(super) const INPUT: u32 = 8;
+    /// The number of the FIB is in the bits from here on.
+    pub(super) const FIB: u32 = 16;
 
     /// As the record of a port has them.
     pub(super) fn to_word(self, port: u32) -> u32 {
@@ -131,6 +139,7 @@ impl Flags {
             | bit(self.multi_buffer, Flags::MULTI_BUFFER)
             | bit(self.ipv4_established, Flags::IPV4_ESTABLISHED)
             | bit(self.ipv6_established, Flags::IPV6_ESTABLISHED)
+            | self.fib << Flags::FIB
     }
 }
 

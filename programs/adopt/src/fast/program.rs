@@ -20,7 +20,7 @@ use super::memory::{Memory, PIECE, SharedArrays};
 use Register::*;
 use artery_device::bpf::Operation::{Add, And};
 use artery_device::bpf::Test::{Above, AtLeast};
-use artery_device::bpf::{Assembler, Instruction, Label, Register, Size};
+use artery_device::bpf::{Assembler, Instruction, Label, ProgramArray, Register, Size};
 
 /// What a frame's ethertype is in memory, read as a number.
 const fn in_network_order(number: u16) -> i32 {
@@ -64,6 +64,29 @@ pub(super) struct Fibs<'a> {
     pub(super) ipv6: &'a SharedArrays,
     /// Bytes that its words have room for: a power of two.
     pub(super) fib6_bytes: u32,
+}
+
+/// The port that a program is for, and what it does with frames.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ProgramPort<'a> {
+    pub(super) number: u32,
+    /// Room for copies of frames, if they are copied.
+    pub(super) capture: Option<&'a CaptureRings>,
+    /// The index of the interface that frames go to unchanged that would be forwarded.
+    pub(super) host_port: Option<u32>,
+    /// The number of the bridge that the port is a member of: what arrives is the bridge's.
+    pub(super) bridge: Option<u32>,
+    /// Where not all that arrives is looked up in the same FIB: VLANs may belong to several VRFs.
+    pub(super) others: Option<OtherFibs<'a>>,
+}
+
+/// The programs of a port that look into other FIBs.
+#[derive(Clone, Copy)]
+pub(super) struct OtherFibs<'a> {
+    /// The number of the program's own FIB.
+    pub(super) own: u32,
+    /// By the numbers of their FIBs.
+    pub(super) programs: &'a ProgramArray,
 }
 
 /// What is kept on the stack, from its end.
@@ -117,8 +140,8 @@ struct ProgramWriter<'a> {
     port: u32,
     capture: Option<&'a CaptureRings>,
     host_port: Option<u32>,
-    /// The number of the bridge that the port is a member of: what arrives is the bridge's.
     bridge: Option<u32>,
+    others: Option<OtherFibs<'a>>,
     /// Where frames go to the kernel, by reason.
     to_kernel: Vec<Label>,
     /// Where a packet's group, in `R0`, is known.
@@ -190,17 +213,12 @@ impl ProgramWriter<'_> {
     }
 }
 
-/// The program for a hook of a port. It also copies frames if there is room for copies. With a `host_port`,
-/// the index of an interface, frames that would be forwarded go there unchanged. With a `bridge`, the number
-/// of one, the port is its member.
+/// The program for a hook of a port.
 pub(super) fn build_program(
     memory: &Memory,
     fibs: &Fibs<'_>,
     at: ProgramHook,
-    port: u32,
-    capture: Option<&CaptureRings>,
-    host_port: Option<u32>,
-    bridge: Option<u32>,
+    port: &ProgramPort<'_>,
 ) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let to_kernel = Reason::ALL.iter().map(|_| a.label()).collect();
@@ -211,10 +229,11 @@ pub(super) fn build_program(
         memory,
         fibs,
         at,
-        port,
-        capture,
-        host_port,
-        bridge,
+        port: port.number,
+        capture: port.capture,
+        host_port: port.host_port,
+        bridge: port.bridge,
+        others: port.others,
         to_kernel,
         found,
         cut_short,

@@ -217,6 +217,12 @@ impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
         before
     }
 
+    /// Takes over the neighbors that other routes of the family have, with their groups.
+    pub(super) fn copy_neighbors(&mut self, from: &Routes<A, F>) {
+        let copied = |spot: &NeighborAddress| NeighborAddress { route_group: None, near: spot.near.clone() };
+        self.spots = from.spots.iter().map(|(address, spot)| (*address, copied(spot))).collect();
+    }
+
     /// Looks up again which of the neighbors within a prefix its addresses go to.
     pub(super) fn review_neighbors(&mut self, within: Prefix<A>, ways: &GroupTable) {
         if self.is_loading {

@@ -7,14 +7,18 @@ use artery_rcu::Domain;
 use artery_storage::Pages;
 use artery_wire::{EtherAddr, checksum};
 use capture::{CaptureRings, SLOTS, SNAP};
-use layout::{own_bit_v4, own_bit_v6};
+use layout::{MOST_FIBS, own_bit_v4, own_bit_v6};
 use memory::SharedArrays;
-use program::{Fibs, ProgramHook};
+use program::{Fibs, OtherFibs, ProgramHook, ProgramPort};
+use rustix::fd::OwnedFd;
 use std::sync::Arc;
+use tables::Table;
 
 mod bridges;
 mod established;
 mod shortages;
+mod tables;
+mod vrfs;
 
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
@@ -52,10 +56,13 @@ struct Rig {
     domain: Arc<Domain>,
     ipv4: Fib4FastReader,
     ipv6: Fib6Reader,
+    vrfs: Vec<VrfTables>,
     routes4: Vec<Prefix<u32>>,
     routes6: Vec<Prefix<u128>>,
     /// For XDP and for tc, by port.
-    programs: [Vec<rustix::fd::OwnedFd>; 2],
+    programs: [Vec<OwnedFd>; 2],
+    /// The kernel forgets programs of an array that no process has any more.
+    _others: Vec<bpf::ProgramArray>,
 }
 
 fn mac(last: u8) -> EtherAddr {
@@ -94,7 +101,7 @@ fn may_copy() -> bool {
 const GROUPS: u64 = 40;
 
 /// Makes three ports. The first has VLANs 7 and 8, as ports 3 and 4.
-fn ports(memory: &Memory, random: &mut Random, is_established: bool) {
+fn ports(memory: &Memory, random: &mut Random, is_established: bool, fibs: u32) {
     for port in 0..5 {
         let flags = Flags {
             ipv4: port != 4 && !is_established,
@@ -105,6 +112,8 @@ fn ports(memory: &Memory, random: &mut Random, is_established: bool) {
             ipv6_ports: random.one_in(2),
             reverse_path: random.of(&[ReversePath::Off, ReversePath::Loose, ReversePath::Strict]),
             multi_buffer: random.one_in(2),
+            // The third port's has none that programs know, where there are several.
+            fib: if port == 2 && fibs > 1 { fibs } else { port % fibs },
         };
         memory.set_port(port, &PortRecord { mac: mac(port as u8 % 3), device: LOOPBACK, flags });
     }
@@ -142,6 +151,35 @@ fn hops(memory: &Memory, random: &mut Random) {
     }
 }
 
+/// Loads the program of a port that looks into the first FIB, and those that look into the others, which it
+/// leaves frames to; those of the third port are missing.
+fn load_programs(
+    memory: &Memory,
+    tables: &[Table],
+    (at, hook): (ProgramHook, Hook),
+    port: &ProgramPort<'_>,
+    others: &mut Vec<bpf::ProgramArray>,
+) -> OwnedFd {
+    let load = |table: &Table, port: &ProgramPort<'_>| {
+        let instructions = program::build_program(memory, &table.fibs(), at, port);
+        let refusal = || bpf::verdict(hook, &instructions);
+        bpf::load(hook, &instructions).unwrap_or_else(|error| panic!("{error}: {}", refusal()))
+    };
+    let [first, more @ ..] = tables else { panic!("no FIB") };
+    if more.is_empty() {
+        return load(first, port);
+    }
+    let more = if port.number < 2 { more } else { &[] };
+    let programs = bpf::ProgramArray::new(MOST_FIBS).unwrap();
+    for (table, number) in more.iter().zip(1..) {
+        programs.insert_program(number, &load(table, port)).unwrap();
+    }
+    let program =
+        load(first, &ProgramPort { others: Some(OtherFibs { own: 0, programs: &programs }), ..*port });
+    others.push(programs);
+    program
+}
+
 impl Rig {
     fn new(seed: u64) -> Rig {
         Rig::with(seed, None, false)
@@ -151,11 +189,18 @@ impl Rig {
     ///
     /// With `has_flows` they forward only packets of established connections.
     fn with(seed: u64, capture: Option<CaptureRings>, has_flows: bool) -> Rig {
-        Rig::make(seed, capture, has_flows, None)
+        Rig::make(seed, capture, has_flows, None, 1)
     }
 
-    /// One in which all ports but the first are members of a bridge of this number.
-    fn make(seed: u64, capture: Option<CaptureRings>, has_flows: bool, bridge: Option<u32>) -> Rig {
+    /// One in which all ports but the first are members of a bridge of this number, or in which each port has
+    /// one of so many FIBs.
+    fn make(
+        seed: u64,
+        capture: Option<CaptureRings>,
+        has_flows: bool,
+        bridge: Option<u32>,
+        fibs: u32,
+    ) -> Rig {
         let mut random = Random(seed);
         // Every second seed runs as on kernels before 5.16, whose maps are small.
         let most = if seed.is_multiple_of(2) { u32::MAX as usize } else { 4 << 20 };
@@ -169,62 +214,39 @@ impl Rig {
             (1..3).for_each(|member| fdb.set_bridge(member, bridge));
         }
         memory.lease.renew_for_good().unwrap();
-        ports(&memory, &mut random, has_flows);
+        ports(&memory, &mut random, has_flows, fibs);
         hops(&memory, &mut random);
         for _ in 0..500 {
             memory.set_own(own_bit_v4(random.next() as u32), true);
             memory.set_own(own_bit_v6(u128::from(random.next())), true);
         }
         let domain = Domain::new();
-        let mut art4 = Art::<u32>::new(&domain, Strides::fast(), &Pages).unwrap();
-        let mut routes4 = Vec::new();
-        for _ in 0..5000 {
-            let len = random.of(&[8, 12, 16, 19, 20, 22, 24, 24, 25, 27, 28, 30, 32, 32]);
-            // Many in few /16s, so that their lists are long.
-            let address = (random.next() as u32 & random.of(&[0x0001_ffff, 0x000f_ffff, 0x00ff_ffff]))
-                | (10 + random.below(3) as u32) << 24;
-            let prefix = Prefix::of(address, len);
-            let groups = random.of(&[GROUPS - 1, 12, 12, 12]);
-            art4.insert(prefix, 1 + random.below(groups) as u32).unwrap();
-            routes4.push(prefix);
-        }
-        let mut art6 = Art::<u128>::new(&domain, Strides::fast(), &Pages).unwrap();
-        let mut routes6 = Vec::new();
-        for _ in 0..5000 {
-            let len = random.of(&[20, 29, 32, 32, 36, 40, 44, 48, 48, 48, 56, 64, 64, 96, 127, 128]);
-            let deep = u128::from(random.next()) << 64 | u128::from(random.next());
-            let mask = random.of(&[0, 0xffff, u128::MAX >> 48, u128::MAX >> 24]);
-            let address = 0x2001_0db8_u128 << 96 | (deep & mask) << random.of(&[0, 60, 72]) >> 8;
-            let prefix = Prefix::of(address, len);
-            art6.insert(prefix, 1 + random.below(39) as u32).unwrap();
-            routes6.push(prefix);
-        }
-        if seed.is_multiple_of(2) {
-            art4.insert(Prefix::ALL, 5).unwrap();
-            art6.insert(Prefix::ALL, 6).unwrap();
-        }
-        let (arrays4, arrays6) = (SharedArrays::with_maps_of(most), SharedArrays::with_maps_of(most));
-        let options = Fib4Options { wide: false, list_lines: LIST_LINES, ..Fib4Options::default() };
-        let ipv4 = Fib4Fast::build(&domain, &art4, &arrays4, options).unwrap();
-        let ipv6 = Fib6::build(&domain, &art6, &arrays6, Some(FIB6_BYTES)).unwrap();
-        let fibs = Fibs {
-            ipv4: &arrays4,
-            list_bytes: 64 * LIST_LINES as u32,
-            ipv6: &arrays6,
-            fib6_bytes: FIB6_BYTES as u32,
-        };
-        let load = |at, hook| {
-            let load = |port| {
-                let (capture, bridge) = (capture.as_ref(), bridge.filter(|_| port > 0));
-                let instructions = program::build_program(&memory, &fibs, at, port, capture, None, bridge);
-                let refusal = || bpf::verdict(hook, &instructions);
-                bpf::load(hook, &instructions).unwrap_or_else(|error| panic!("{error}: {}", refusal()))
+        let tables: Vec<Table> = (0..fibs).map(|_| Table::new(&domain, &mut random, most, seed)).collect();
+        let mut others = Vec::new();
+        let mut load = |at, hook| {
+            let mut load = |number| {
+                let bridge = bridge.filter(|_| number > 0);
+                let port =
+                    ProgramPort { number, capture: capture.as_ref(), bridge, ..ProgramPort::default() };
+                load_programs(&memory, &tables, (at, hook), &port, &mut others)
             };
-            (0..3).map(load).collect()
+            (0..3).map(&mut load).collect()
         };
         let xdp = Hook::Xdp { flags: 0, multi_buffer: memory.takes_buffers };
         let programs = [load(ProgramHook::Xdp, xdp), load(ProgramHook::Tc, Hook::TcIngress)];
-        Rig { programs, ipv4: ipv4.reader(), ipv6: ipv6.reader(), memory, capture, domain, routes4, routes6 }
+        let routes4 = tables.iter().flat_map(|table| table.routes4.clone()).collect();
+        let routes6 = tables.iter().flat_map(|table| table.routes6.clone()).collect();
+        let readers = |number: u32| {
+            let Table { ipv4, ipv6, .. } = &tables[number as usize];
+            VrfTables { number, ipv4: ipv4.reader(), ipv6: ipv6.reader() }
+        };
+        let VrfTables { ipv4, ipv6, .. } = readers(0);
+        let vrfs = (1..fibs).map(readers).collect();
+        Rig { programs, _others: others, ipv4, ipv6, vrfs, memory, capture, domain, routes4, routes6 }
+    }
+
+    fn tables(&self) -> ForwardingTables<'_> {
+        ForwardingTables { memory: &self.memory, ipv4: &self.ipv4, ipv6: &self.ipv6, vrfs: &self.vrfs }
     }
 
     /// A frame that a port may get: mostly to be forwarded.
@@ -402,7 +424,7 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
         let rig = Rig::new(seed);
         let mut random = Random(1000 + seed);
         let mut reader = rig.domain.reader();
-        let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+        let tables = rig.tables();
         let mut expected = Expected::default();
         for _ in 0..25_000 {
             let port = random.below(3) as u32;
@@ -448,7 +470,7 @@ fn the_program_does_what_the_decision_says_wherever_the_first_buffer_ends() {
     }
     let rig = Rig::new(2);
     let (mut random, mut reader) = (Random(9), rig.domain.reader());
-    let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+    let tables = rig.tables();
     let (mut expected, mut sent_in_buffers) = (Expected::default(), 0);
     for _ in 0..20_000 {
         let port = random.below(3) as u32;
@@ -488,7 +510,7 @@ fn copies_are_the_frames_as_they_came_with_what_was_decided() {
         for number in 0..SLOTS / 2 {
             let port = random.below(3) as u32;
             let frame = rig.frame(&mut random, port);
-            let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+            let tables = rig.tables();
             let first = frame.len().min(bpf::FIRST_BUFFER);
             let verdict = match decide_multi_buffer(&tables, &reader.turn(), port, &frame, first) {
                 ForwardDecision::Kernel(reason) => CaptureVerdict::Kernel(reason),
@@ -538,7 +560,7 @@ fn programs_leave_everything_to_the_kernel_once_the_lease_has_ended() {
     }
     let rig = Rig::new(0);
     let (mut random, mut reader) = (Random(5), rig.domain.reader());
-    let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+    let tables = rig.tables();
     let is_sent = |frame: &Vec<u8>, reader: &mut artery_rcu::Reader| {
         matches!(decide_frame(&tables, &reader.turn(), 1, frame), ForwardDecision::Send { .. })
             && frame.len() >= 14 + 40

@@ -125,6 +125,11 @@ impl MirrorDriver {
         &self.mirror
     }
 
+    /// Follows again which VRFs interfaces belong to, where the sink takes others than before.
+    pub fn review_vrfs(&mut self, sink: &mut dyn Sink) {
+        self.mirror.review_vrfs(sink);
+    }
+
     /// Looks at everything again as soon as may be.
     pub fn request_resync(&mut self) {
         self.is_wanted = true;

@@ -22,6 +22,9 @@ impl Mirror {
             self.needs_resync |= self.has_dead_hops(index);
             return;
         }
+        if let Some(link) = &new {
+            self.release_binding(link, sink);
+        }
         sink.set_link(index, new.as_ref());
         if is_gone {
             self.forget_link(index, sink);
@@ -52,6 +55,7 @@ impl Mirror {
                 self.plan_lookups(family, sink);
             }
         }
+        self.review_vrfs(sink);
     }
 
     /// Forgets what was at an interface that is gone.

@@ -4,7 +4,7 @@
 //! table, in which the longest prefix of all decides. So a route is sent only where no earlier table has a
 //! prefix that contains it, and a change in a table changes the prefixes below it in later tables.
 use super::paths::Paths;
-use super::plan::LookupPlan;
+use super::plan::{LookupPlan, TableLevel};
 use super::sink::FamilySink;
 use super::table::{Candidate, RouteChoice, RouteKey, Table};
 use super::{NextHopSetId, Sink};
@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, HashSet};
 pub(super) struct FamilyTables<A: FamilySink> {
     tables: BTreeMap<u32, Table<A>>,
     plan: LookupPlan<A>,
+    /// Of VRFs whose ports the sink forwards packets of, by their tables.
+    vrf_plans: BTreeMap<u32, LookupPlan<A>>,
     /// The number of the dump that runs or was the last.
     stamp: u8,
     /// The keys that changed while a dump runs, which knows less of them.
@@ -43,6 +45,7 @@ impl<A: FamilySink> Default for FamilyTables<A> {
         FamilyTables {
             tables: BTreeMap::new(),
             plan: LookupPlan::default(),
+            vrf_plans: BTreeMap::new(),
             stamp: 0,
             touched: None,
             sweep: None,
@@ -63,7 +66,7 @@ impl<A: FamilySink> FamilyTables<A> {
 
     /// The tables that are asked, each once.
     pub(super) fn asked_tables(&self) -> impl Iterator<Item = (u32, &Table<A>)> {
-        let is_asked = |id: u32| self.plan.levels.iter().any(|level| level.table == id);
+        let is_asked = |id: u32| self.plans().any(|(_, plan)| plan.has_table(id));
         self.tables.iter().filter(move |(id, _)| is_asked(**id)).map(|(id, table)| (*id, table))
     }
 
@@ -106,41 +109,88 @@ impl<A: FamilySink> FamilyTables<A> {
 
     /// Sends again all routes that depend on a prefix of a table.
     pub(super) fn propagate(&self, id: u32, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
-        let is_it = |level: &super::plan::TableLevel| level.table == id;
-        let Some(first) = self.plan.levels.iter().position(is_it) else { return };
-        self.notify_route(prefix, paths, sink);
+        self.plans().for_each(|fib| self.propagate_in(fib, id, prefix, paths, sink));
+    }
+
+    /// The plan for ports that belong to no VRF, and that of each VRF.
+    fn plans(&self) -> impl Iterator<Item = (Option<u32>, &LookupPlan<A>)> {
+        let of_vrfs = self.vrf_plans.iter().map(|(table, plan)| (Some(*table), plan));
+        std::iter::once((None, &self.plan)).chain(of_vrfs)
+    }
+
+    fn propagate_in(
+        &self,
+        fib: (Option<u32>, &LookupPlan<A>),
+        id: u32,
+        prefix: Prefix<A>,
+        paths: &Paths,
+        sink: &mut dyn Sink,
+    ) {
+        let is_it = |level: &TableLevel| level.table == id;
+        // What has changed may be that the table ends the search, so that what it hid is looked at.
+        let levels = self.reached_levels(fib, Some(id), paths);
+        let Some(first) = levels.iter().position(is_it) else { return };
+        self.notify_route(fib, prefix, paths, sink);
         if prefix.len() == A::BITS {
             return;
         }
-        let last = self.plan.levels.iter().rposition(is_it).unwrap_or(first);
-        for (index, level) in self.plan.levels.iter().enumerate() {
+        let last = levels.iter().rposition(is_it).unwrap_or(first);
+        for (index, level) in levels.iter().enumerate() {
             let Some(table) = self.tables.get(&level.table) else { continue };
             if index > first && level.table != id {
-                table.longer_prefixes(prefix).for_each(|below| self.notify_route(below, paths, sink));
+                table.longer_prefixes(prefix).for_each(|below| self.notify_route(fib, below, paths, sink));
             } else if index < last {
-                table.throws_below(prefix).for_each(|below| self.notify_route(below, paths, sink));
+                table.throws_below(prefix).for_each(|below| self.notify_route(fib, below, paths, sink));
                 // A prefix that the rule passes over is like one that throws.
                 let short = table.longer_prefixes(prefix).filter(|below| below.len() < level.shortest);
                 if level.shortest > 0 {
-                    short.for_each(|below| self.notify_route(below, paths, sink));
+                    short.for_each(|below| self.notify_route(fib, below, paths, sink));
                 }
             }
         }
     }
 
+    /// The levels of a VRF's plan up to the first that is asked last, since it has a route for all
+    /// destinations and none that throws: so `main` is not copied for each VRF. That of one table can be left
+    /// out of account.
+    fn reached_levels<'a>(
+        &self,
+        (vrf, plan): (Option<u32>, &'a LookupPlan<A>),
+        except: Option<u32>,
+        paths: &Paths,
+    ) -> &'a [TableLevel] {
+        let ends = |level: &TableLevel| {
+            let Some(table) = self.tables.get(&level.table) else { return false };
+            let may_end = Some(level.table) != except && level.shortest == 0 && !table.has_throws();
+            let is_throw = |choice| matches!(choice, RouteChoice::Throw);
+            may_end && table.choose_at(Prefix::ALL, paths).is_some_and(|choice| !is_throw(choice))
+        };
+        if vrf.is_none() {
+            return &plan.levels;
+        }
+        let reached = plan.levels.iter().position(ends).map_or(plan.levels.len(), |last| last + 1);
+        &plan.levels[..reached]
+    }
+
     /// Sends the sink the next hops for packets to a prefix, and to no longer one.
-    fn notify_route(&self, prefix: Prefix<A>, paths: &Paths, sink: &mut dyn Sink) {
-        A::notify(sink, prefix, self.resolve_prefix(prefix, paths));
+    fn notify_route(
+        &self,
+        (vrf, plan): (Option<u32>, &LookupPlan<A>),
+        prefix: Prefix<A>,
+        paths: &Paths,
+        sink: &mut dyn Sink,
+    ) {
+        A::notify(sink, vrf, prefix, self.resolve_prefix(plan, prefix, paths));
     }
 
     /// The next hops for packets to a prefix and to no longer one; `None` where those of a shorter prefix
     /// are right for them.
-    fn resolve_prefix(&self, prefix: Prefix<A>, paths: &Paths) -> Option<NextHopSetId> {
-        if let Some(kept) = self.plan.excluded.iter().find(|kept| kept.covers(prefix)) {
+    fn resolve_prefix(&self, plan: &LookupPlan<A>, prefix: Prefix<A>, paths: &Paths) -> Option<NextHopSetId> {
+        if let Some(kept) = plan.excluded.iter().find(|kept| kept.covers(prefix)) {
             return (*kept == prefix).then_some(NextHopSetId::KERNEL);
         }
         let mut is_own = false;
-        for level in &self.plan.levels {
+        for level in &plan.levels {
             let Some(table) = self.tables.get(&level.table) else { continue };
             let Some((found, choice)) = table.lookup_longest(prefix, paths) else { continue };
             is_own |= found == prefix;
@@ -165,14 +215,48 @@ impl<A: FamilySink> FamilyTables<A> {
         }
         let old = std::mem::replace(&mut self.plan, plan);
         sink.begin_load();
-        let levels = old.levels.iter().chain(&self.plan.levels);
-        let tables: HashSet<u32> = levels.map(|level| level.table).collect();
-        for table in tables.iter().filter_map(|id| self.tables.get(id)) {
-            table.prefixes().for_each(|prefix| self.notify_route(prefix, paths, sink));
-        }
-        let kept: Vec<Prefix<A>> = old.excluded.iter().chain(&self.plan.excluded).copied().collect();
-        kept.into_iter().for_each(|prefix| self.notify_route(prefix, paths, sink));
+        self.notify_all((None, &self.plan), &old, paths, sink);
         sink.end_load();
+    }
+
+    /// Asks the tables in this order from now on for packets of the VRF that has a table.
+    pub(super) fn apply_vrf_plan(
+        &mut self,
+        table: u32,
+        plan: LookupPlan<A>,
+        paths: &Paths,
+        sink: &mut dyn Sink,
+    ) {
+        if self.vrf_plans.get(&table) == Some(&plan) {
+            return;
+        }
+        let old = self.vrf_plans.insert(table, plan).unwrap_or_default();
+        sink.begin_vrf(table);
+        self.notify_all((Some(table), &self.vrf_plans[&table]), &old, paths, sink);
+        sink.end_vrf(table);
+    }
+
+    /// Forgets the plans of VRFs for which `is_kept` is false.
+    pub(super) fn retain_vrf_plans(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.vrf_plans.retain(|table, _| is_kept(*table));
+    }
+
+    /// Sends all routes of a plan, and those of the plan that it takes the place of.
+    fn notify_all(
+        &self,
+        fib: (Option<u32>, &LookupPlan<A>),
+        old: &LookupPlan<A>,
+        paths: &Paths,
+        sink: &mut dyn Sink,
+    ) {
+        let (before, after) =
+            (self.reached_levels((fib.0, old), None, paths), self.reached_levels(fib, None, paths));
+        let tables: HashSet<u32> = before.iter().chain(after).map(|level| level.table).collect();
+        for table in tables.iter().filter_map(|id| self.tables.get(id)) {
+            table.prefixes().for_each(|prefix| self.notify_route(fib, prefix, paths, sink));
+        }
+        let excluded = old.excluded.iter().chain(&fib.1.excluded);
+        excluded.for_each(|prefix| self.notify_route(fib, *prefix, paths, sink));
     }
 
     /// Selects again among the routes of all prefixes that have a route by these paths.

@@ -36,6 +36,13 @@ impl<A: Address> Default for LookupPlan<A> {
     }
 }
 
+impl<A: Address> LookupPlan<A> {
+    /// Whether a table is asked.
+    pub(super) fn has_table(&self, table: u32) -> bool {
+        self.levels.iter().any(|level| level.table == table)
+    }
+}
+
 /// Why packets stay with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExclusionReason {
@@ -84,10 +91,12 @@ enum RuleScope {
     All,
 }
 
-/// Finds what rules, in the order in which they are asked, come to.
+/// Finds what rules, in the order in which they are asked, come to: for packets of the VRF that has a table,
+/// or for those of none.
 pub(super) fn build_plan<A: Address>(
     rules: &[Rule],
     links: &[&Link],
+    vrf: Option<u32>,
     is_empty: impl Fn(u32) -> bool,
 ) -> PlanResult<A> {
     let mut made =
@@ -98,14 +107,19 @@ pub(super) fn build_plan<A: Address>(
     let mut next = 0;
     while let Some(rule) = rules.get(next) {
         next += 1;
-        let has_effect = !matches!(rule.action, RuleAction::Table(table) if is_empty(table));
-        match rule_scope(rule, links) {
+        let has_effect = match rule.action {
+            // Of VRFs there may be many.
+            RuleAction::Table(_) if rule.selectors.is_vrf => true,
+            RuleAction::Table(table) => !is_empty(table),
+            _ => true,
+        };
+        match rule_scope(rule, links, vrf.is_some()) {
             RuleScope::None => {}
             RuleScope::Some(packets) if has_effect => made.exclude_packets(rule, packets),
             RuleScope::Some(_) => {}
             RuleScope::All => match rule.action {
                 RuleAction::Table(table) => made.plan.levels.push(TableLevel {
-                    table,
+                    table: vrf.filter(|_| rule.selectors.is_vrf).unwrap_or(table),
                     shortest: rule.suppressed_len.map_or(0, |len| len.saturating_add(1).min(255) as u8),
                     is_kernels: may_be_one && table == LOCAL,
                 }),
@@ -133,7 +147,7 @@ pub(super) fn is_default(rules: &[Rule]) -> bool {
 }
 
 /// Which forwarded packets a rule is for; rather too many than too few.
-fn rule_scope(rule: &Rule, links: &[&Link]) -> RuleScope {
+fn rule_scope(rule: &Rule, links: &[&Link], is_for_vrf: bool) -> RuleScope {
     let selectors = &rule.selectors;
     if rule.action == RuleAction::Nothing {
         return RuleScope::None;
@@ -144,13 +158,22 @@ fn rule_scope(rule: &Rule, links: &[&Link]) -> RuleScope {
     if selectors.is_none() {
         return RuleScope::All;
     }
+    if selectors.is_vrf_alone() {
+        return if is_for_vrf { RuleScope::All } else { RuleScope::None };
+    }
+    // Before Linux 5.18 sources are looked up as if packets were bound to the VRF.
+    let bound: Vec<u32> = ports_of_output(rule, links);
+    if !bound.is_empty() {
+        return RuleScope::Some(ExcludedPackets::From(bound));
+    }
     // Forwarded packets are bound to no output, belong to root alone, and don't come from the machine itself.
     let is_others = selectors.users.is_some_and(|(first, _)| first > 0);
     if selectors.output.is_some() || is_others || selectors.input.as_deref() == Some("lo") {
         return RuleScope::None;
     }
     if selectors.is_vrf || selectors.input.is_some() {
-        let is_meant = |link: &&&Link| is_input(rule, link, links);
+        // Nothing arrives at a VRF itself.
+        let is_meant = |link: &&&Link| !is_vrf(link.index, links) && is_input(rule, link, links);
         let links: Vec<u32> = links.iter().filter(is_meant).map(|link| link.index).collect();
         return if links.is_empty() {
             RuleScope::None
@@ -163,20 +186,58 @@ fn rule_scope(rule: &Rule, links: &[&Link]) -> RuleScope {
     )
 }
 
+fn is_vrf(index: u32, links: &[&Link]) -> bool {
+    links.iter().any(|link| link.index == index && matches!(link.kind, LinkKind::Vrf { .. }))
+}
+
+/// The interfaces of the VRF that a rule for an output names, if it is one.
+fn ports_of_output(rule: &Rule, links: &[&Link]) -> Vec<u32> {
+    let Some(output) = &rule.selectors.output else { return Vec::new() };
+    let Some(vrf) = links.iter().find(|link| link.name == *output && is_vrf(link.index, links)) else {
+        return Vec::new();
+    };
+    links.iter().filter(|link| link.master == Some(vrf.index)).map(|link| link.index).collect()
+}
+
 /// Whether packets that come in by an interface may be meant by a rule for an interface or for those of VRFs.
+/// Which of two names a rule must have for a packet of a VRF, that of its port or that of the VRF, depends on
+/// the kernel and the family (`l3mdev_update_flow`), so that either is taken for a match.
 fn is_input(rule: &Rule, link: &Link, links: &[&Link]) -> bool {
-    let is_vrf = |index: u32| links.iter().any(|link| link.index == index && link.kind == LinkKind::Vrf);
+    let is_vrf = |index: u32| is_vrf(index, links);
     let named = |name: &String| {
         // Packets of a VRF count as coming in by it, too.
         let master = links.iter().find(|other| Some(other.index) == link.master);
         link.name == *name || master.is_some_and(|master| master.name == *name)
     };
     let is_named = rule.selectors.input.as_ref().is_none_or(named);
-    let is_in_vrf = !rule.selectors.is_vrf || is_vrf(link.index) || link.master.is_some_and(is_vrf);
+    let is_in_vrf = !rule.selectors.is_vrf || link.master.is_some_and(is_vrf);
     is_named && is_in_vrf
 }
 
 impl<A: Address> PlanResult<A> {
+    /// Leaves to the kernel, too, what the rules keep of a VRF with these interfaces.
+    pub(super) fn exclude_of_vrf(&mut self, kept: Exclusion, reasons: Vec<ExclusionReason>, ports: &[u32]) {
+        let links = match kept {
+            Exclusion::Nothing => Vec::new(),
+            Exclusion::From(links) => links,
+            Exclusion::Everything => ports.to_vec(),
+        };
+        match &mut self.exclusion {
+            Exclusion::Everything => {}
+            Exclusion::From(kept) => kept.extend(links),
+            keep if !links.is_empty() => *keep = Exclusion::From(links),
+            _ => {}
+        }
+        for mut reason in reasons {
+            if reason.packets == ExcludedPackets::All {
+                reason.packets = ExcludedPackets::From(ports.to_vec());
+            }
+            if !self.reasons.iter().any(|said| said.rule == reason.rule) {
+                self.reasons.push(reason);
+            }
+        }
+    }
+
     /// Leaves packets that a rule is for to the kernel.
     fn exclude_packets(&mut self, rule: &Rule, packets: ExcludedPackets) {
         match (&packets, &mut self.exclusion) {

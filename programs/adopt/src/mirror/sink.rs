@@ -1,4 +1,5 @@
 //! What the mirror wants forwarded, and the trait of those that receive it.
+use super::vrf::FibBinding;
 use crate::kernel::{Family, Link};
 use artery_lpm::{Address, Prefix};
 use artery_wire::EtherAddr;
@@ -69,23 +70,49 @@ pub trait Sink {
     fn begin_load(&mut self) {}
     /// Ends a load that [`begin_load`](Self::begin_load) began.
     fn end_load(&mut self) {}
+    /// Whether packets that come in by this interface, which belongs to a VRF, are to be forwarded by the
+    /// routes of the VRF. A sink that knows no VRFs leaves them to the kernel.
+    fn follows_vrf(&self, _: &Link) -> bool {
+        false
+    }
+    /// By which routes packets that come in by an interface are forwarded from now on; before the first call
+    /// by those for interfaces that belong to no VRF.
+    fn bind_link(&mut self, _: u32, _: FibBinding) {}
+    /// Begins a load of many routes of the VRF that has this table, which the sink may not know yet. For this
+    /// VRF alone nothing need be forwarded before the end.
+    fn begin_vrf(&mut self, _: u32) {}
+    /// Ends what [`begin_vrf`](Self::begin_vrf) began.
+    fn end_vrf(&mut self, _: u32) {}
+    /// Forgets a VRF and its routes; no interface is bound to it.
+    fn remove_vrf(&mut self, _: u32) {}
+    /// The same as [`set_route4`](Self::set_route4) for the VRF that has this table.
+    fn set_vrf_route4(&mut self, _: u32, _: Prefix<u32>, _: Option<NextHopSetId>) {}
+    /// The same for IPv6.
+    fn set_vrf_route6(&mut self, _: u32, _: Prefix<u128>, _: Option<NextHopSetId>) {}
 }
 
 /// An address family whose routes a sink receives.
 pub(crate) trait FamilySink: Address {
-    fn notify(sink: &mut dyn Sink, prefix: Prefix<Self>, way: Option<NextHopSetId>);
+    /// Sends a route of the VRF that has this table, or of none.
+    fn notify(sink: &mut dyn Sink, vrf: Option<u32>, prefix: Prefix<Self>, way: Option<NextHopSetId>);
 }
 
 impl FamilySink for u32 {
     #[inline]
-    fn notify(sink: &mut dyn Sink, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
-        sink.set_route4(prefix, way);
+    fn notify(sink: &mut dyn Sink, vrf: Option<u32>, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
+        match vrf {
+            None => sink.set_route4(prefix, way),
+            Some(table) => sink.set_vrf_route4(table, prefix, way),
+        }
     }
 }
 
 impl FamilySink for u128 {
     #[inline]
-    fn notify(sink: &mut dyn Sink, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
-        sink.set_route6(prefix, way);
+    fn notify(sink: &mut dyn Sink, vrf: Option<u32>, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
+        match vrf {
+            None => sink.set_route6(prefix, way),
+            Some(table) => sink.set_vrf_route6(table, prefix, way),
+        }
     }
 }

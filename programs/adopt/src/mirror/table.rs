@@ -289,6 +289,11 @@ impl<A: Address> Table<A> {
         plain.map(|(prefix, _)| *prefix).chain(by_source)
     }
 
+    /// Whether any prefix has a route that throws.
+    pub(super) fn has_throws(&self) -> bool {
+        !self.throws.is_empty()
+    }
+
     /// Those of them with a route that throws.
     pub(super) fn throws_below(&self, prefix: Prefix<A>) -> impl Iterator<Item = Prefix<A>> {
         let after = (Bound::Excluded(prefix), Bound::Included(Prefix::host(prefix.last())));

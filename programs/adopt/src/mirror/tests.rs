@@ -1,6 +1,7 @@
 //! The mirror against an evaluator that goes through all rules and routes for each address, in random storms.
 mod evaluator;
 mod storm;
+mod vrf;
 
 use super::*;
 use crate::kernel::{LinkKind, Manner, Path, RouteHop, RouteKind, RuleAction, Selectors, Settings};

@@ -73,7 +73,9 @@ impl Session {
             true => "adopted by tc",
             false => "adopted by XDP",
         });
-        let mut steps = vec![step("arrival", true, format!("by {}, {by}", port.name))];
+        let vrf = self.driver.mirror().vrf_of(port.index);
+        let routed = vrf.map_or_else(String::new, |vrf| format!(", routed by {vrf}"));
+        let mut steps = vec![step("arrival", true, format!("by {}, {by}{routed}", port.name))];
         if let Some(asked) = Asked::parse(frame) {
             let is_about = |guard: &&Blocker| guard.kind != BlockerKind::ConnectionRule;
             let guards = self.blockers.iter().filter(is_about);

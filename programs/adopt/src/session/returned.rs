@@ -64,6 +64,7 @@ impl Session {
         for link in self.driver.mirror().links() {
             self.accelerator.set_link(link.index, Some(link));
         }
+        self.driver.review_vrfs(&mut self.accelerator);
         self.numbers.extend(self.accelerator.ports());
     }
 }

@@ -82,7 +82,7 @@ impl Sink for Sinks {
     }
 }
 
-fn frame(to: EtherAddr, source: IpAddr, destination: IpAddr) -> Vec<u8> {
+pub(crate) fn frame(to: EtherAddr, source: IpAddr, destination: IpAddr) -> Vec<u8> {
     let mut frame = [to.octets(), [2, 0, 0, 0, 0, 1]].concat();
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {

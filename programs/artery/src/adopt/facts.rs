@@ -1,6 +1,7 @@
 //! What a port is, and what its driver can do.
 use artery_adopt::MOST_MTU_OF_A_BUFFER;
 use artery_adopt::blockers::{Bridging, Port};
+use artery_adopt::mirror::Vrf;
 use artery_device::{
     Channels, Interface, XdpFeatures, channels, joining_offload, strips_tags, survey, xdp_features,
 };
@@ -23,6 +24,8 @@ pub(crate) struct Facts {
     pub(crate) carrier: Option<String>,
     /// The bridge that it is a member of, if that is adopted.
     pub(crate) bridge: Option<String>,
+    /// The VRF that it belongs to, once that is looked up.
+    pub(crate) vrf: Option<Vrf>,
 }
 
 impl Facts {
@@ -46,6 +49,7 @@ impl Facts {
                 _ => None,
             }
             .map(|bridge| bridge.name.clone()),
+            vrf: None,
             port,
         })
     }
@@ -221,6 +225,7 @@ pub(crate) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> 
         channels: None,
         carrier: None,
         bridge: None,
+        vrf: None,
     }
 }
 

@@ -51,6 +51,9 @@ fn port(facts: &Facts, findings: &Findings) -> String {
     if facts.port.bridging == Bridging::Bridge {
         text += &format!("    {}\n", by_members(name, findings));
     }
+    if let Some(vrf) = &facts.vrf {
+        text += &format!("    routed by {vrf}\n");
+    }
     if let Some(carrier) = &facts.carrier {
         text += &format!("    adopted with {carrier}, whose VLAN it is\n");
     } else if let Some(why) = findings.choice.why(facts) {
@@ -145,6 +148,7 @@ pub(super) fn json(findings: &Findings) -> Value {
             "xdp": facts.xdp(),
             "path": findings.choice.best().name(),
             "why": findings.choice.why(facts),
+            "vrf": facts.vrf.as_ref().map(|vrf| json!({ "name": vrf.name, "table": vrf.table })),
             "ipv4": in_words(&facts.port, Family::V4, &findings.blockers, (true, true)),
             "ipv6": in_words(&facts.port, Family::V6, &findings.blockers, (true, true)),
             "received_per_second": rates.map(|[received, _]| received),

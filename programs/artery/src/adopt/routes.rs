@@ -2,9 +2,9 @@
 use super::kept::ExcludedPrefixes;
 use artery_adopt::blockers::{self, Blocker, Direction, Port};
 use artery_adopt::mirror::{
-    ExcludedPackets, ExclusionReason, MirrorDriver, NextHopSet, NextHopSetId, RecordingSink,
+    ExcludedPackets, ExclusionReason, FibBinding, MirrorDriver, NextHopSet, NextHopSetId, RecordingSink, Vrf,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Instant;
 
@@ -14,19 +14,43 @@ pub(super) struct Routes {
     pub(super) blockers: Vec<Blocker>,
     pub(super) notes: Vec<String>,
     pub(super) excluded: ExcludedPrefixes,
+    /// The VRFs that ports, or VLANs on them, belong to, by the interface.
+    pub(super) vrfs: BTreeMap<u32, Vrf>,
 }
 
 /// Reads rules and routes, which may take a second where there are a million.
 pub(super) fn find(ports: &[Port]) -> io::Result<Routes> {
     let mut driver = MirrorDriver::open()?;
-    let mut told = RecordingSink::default();
+    let mut told = RecordingSink { follows_vrfs: true, ..RecordingSink::default() };
     driver.load(Instant::now(), &mut told)?;
     let links = blockers::with_vlans(ports)?.iter().map(|port| port.index).collect::<Vec<_>>();
     let mut routes = Routes { excluded: ExcludedPrefixes::of(driver.mirror()), ..Routes::default() };
     driver.mirror().exclusion_reasons().for_each(|reason| routes.add_reason(reason));
     routes.notes.extend(in_words("IPv4", count(&told.v4, &told, &links)));
     routes.notes.extend(in_words("IPv6", count(&told.v6, &told, &links)));
+    let vrf_of = |link: &u32| driver.mirror().vrf_of(*link).map(|vrf| (*link, vrf));
+    routes.vrfs = links.iter().filter_map(vrf_of).collect();
+    routes.notes.extend(notes_on_vrfs(&told, &links));
     Ok(routes)
+}
+
+/// Where the prefixes of VRFs lead that ports belong to.
+fn notes_on_vrfs(told: &RecordingSink, links: &[u32]) -> Vec<String> {
+    let table_of = |link: &u32| match told.bindings.get(link) {
+        Some(FibBinding::Vrf(table)) => Some(*table),
+        _ => None,
+    };
+    let tables: BTreeSet<u32> = links.iter().filter_map(table_of).collect();
+    let of_table = |table: u32| {
+        let routes = told.vrfs.get(&table);
+        let [ipv4, ipv6] = ["IPv4", "IPv6"].map(|family| format!("{family} (VRF of table {table})"));
+        let notes = routes.map(|routes| {
+            let (v4, v6) = (count(&routes.v4, told, links), count(&routes.v6, told, links));
+            [in_words(&ipv4, v4), in_words(&ipv6, v6)]
+        });
+        notes.into_iter().flatten().flatten()
+    };
+    tables.into_iter().flat_map(of_table).collect()
 }
 
 impl Routes {

@@ -8,6 +8,7 @@ use super::share::Sample;
 use artery_adopt::blockers::{Blocker, Direction, Port};
 use artery_adopt::fast::{PortCounters, Reason};
 use artery_adopt::kernel::{Family, LinkKind};
+use artery_adopt::mirror::Vrf;
 use artery_adopt::{ConnectionKeeper, ConnectionStatus, Session};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,6 +55,9 @@ pub(crate) struct PortStatus {
     pub(crate) name: String,
     /// The interface that it is a VLAN on, where its frames to the kernel are counted.
     pub(crate) vlan_on: Option<String>,
+    /// The VRF that it belongs to.
+    #[serde(default)]
+    pub(crate) vrf: Option<VrfStatus>,
     /// `xdp`, `xdp-generic`, `tc` or `graph`.
     pub(crate) path: String,
     /// `fast`, `established`, `fast-in`, `fast-out` or `kernel`.
@@ -134,6 +138,14 @@ impl Connections {
 
 /// The name of connections that only the kernel knows.
 const UNKNOWN: &str = "unknown";
+
+/// The VRF that an interface belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct VrfStatus {
+    pub(crate) name: String,
+    /// The number of the routing table that packets which come by its interfaces are looked up in.
+    pub(crate) table: u32,
+}
 
 /// The kernel's tables, mirrored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -224,6 +236,12 @@ fn ports(session: &Session, kernel: &Sample) -> Vec<PortStatus> {
     ports
 }
 
+impl From<Vrf> for VrfStatus {
+    fn from(Vrf { name, table }: Vrf) -> VrfStatus {
+        VrfStatus { name, table }
+    }
+}
+
 impl PortStatus {
     fn of(
         session: &Session,
@@ -249,6 +267,7 @@ impl PortStatus {
         PortStatus {
             name: port.name.clone(),
             vlan_on: carrier,
+            vrf: session.driver().mirror().vrf_of(port.index).map(VrfStatus::from),
             path: path.to_string(),
             ipv4: in_words(port, Family::V4, session.blockers(), may(Family::V4)).to_string(),
             ipv6: in_words(port, Family::V6, session.blockers(), may(Family::V6)).to_string(),

@@ -31,7 +31,7 @@ pub(super) fn show(options: &AdoptedOptions) -> anyhow::Result<u8> {
 
 fn text(status: &Status) -> String {
     let of_connections = status.connections.as_ref().map_or_else(String::new, connections);
-    let parts = [ports(status), reasons(status), of_connections, guards(status)];
+    let parts = [ports(status), tables(status), reasons(status), of_connections, guards(status)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join("\n")
 }
@@ -58,6 +58,17 @@ fn ports(status: &Status) -> String {
         ]);
     }
     table.drain_text()
+}
+
+/// The tables of ports that belong to VRFs.
+fn tables(status: &Status) -> String {
+    let mut table = Table::new([words("PORT"), words("VRF"), numbers("ROUTED BY TABLE")]);
+    let in_vrf = |port: &PortStatus| port.vrf.clone().map(|vrf| (port.name.clone(), vrf));
+    let ports: Vec<_> = status.ports.iter().filter_map(in_vrf).collect();
+    for (port, vrf) in &ports {
+        table.row([port.clone(), vrf.name.clone(), vrf.table.to_string()]);
+    }
+    if ports.is_empty() { String::new() } else { table.drain_text() }
 }
 
 /// Frames that were left to the kernel, the most frequent reason first.
@@ -97,7 +108,7 @@ fn guards(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adopt::example;
+    use crate::adopt::{VrfStatus, example};
 
     #[test]
     fn packets_are_split_by_where_they_went_and_reasons_have_words() {
@@ -116,5 +127,8 @@ Kept with the kernel:
   nftables: table ip6 f: IPv6 stays with the kernel (shown by: nft)
 ";
         assert_eq!(text(&status), expected);
+        status.ports[0].vrf = Some(VrfStatus { name: "red".to_string(), table: 100 });
+        let routed = "\nPORT  VRF  ROUTED BY TABLE\neth0  red              100\n";
+        assert!(text(&status).contains(routed), "{}", text(&status));
     }
 }

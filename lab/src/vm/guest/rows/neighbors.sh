@@ -14,19 +14,6 @@ stays_with_kernel() {
     pass "nothing is lost, all by the kernel; TCP $ours Mbit/s"
 }
 
-row_beside_vrf() {
-    modprobe vrf || skip "this kernel has no VRF"
-    ip link add vrf1 type vrf table 100
-    ip link set vrf1 up
-    for port in eth1 eth2; do
-        ip link set $port master vrf1
-    done
-    # Global addresses of IPv6 are lost on the way into a VRF.
-    ip address replace 2001:db8:1::1/64 dev eth1
-    ip address replace 2001:db8:2::1/64 dev eth2
-    stays_with_kernel 10.0.2.2 2001:db8:2::2
-}
-
 # share_of COMMAND…: runs it, and sets $share to what of it the kernel forwarded itself, and $past to what went past it.
 share_of() {
     share_before=$(($(ipv4_by_kernel) + $(ipv6_by_kernel)))

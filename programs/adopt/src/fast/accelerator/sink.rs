@@ -2,7 +2,7 @@
 use super::super::hops::EgressInterface;
 use super::{Accelerator, GroupTable, RoutedPort};
 use crate::kernel::{Family, Link};
-use crate::mirror::{Exclusion, NextHopSet, NextHopSetId, Sink};
+use crate::mirror::{Exclusion, FibBinding, NextHopSet, NextHopSetId, Sink};
 use artery_lpm::Prefix;
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
@@ -12,6 +12,10 @@ impl Sink for Accelerator {
         if self.groups.set_group(&self.memory, &mut self.hops, id, way) {
             self.ipv4.review_neighbors(Prefix::ALL, &self.groups);
             self.ipv6.review_neighbors(Prefix::ALL, &self.groups);
+            for vrf in self.vrfs.values_mut() {
+                vrf.ipv4.review_neighbors(Prefix::ALL, &self.groups);
+                vrf.ipv6.review_neighbors(Prefix::ALL, &self.groups);
+            }
         }
     }
 
@@ -40,6 +44,17 @@ impl Sink for Accelerator {
             IpAddr::V4(address) => self.ipv4.set_neighbor(address.to_bits(), link, group, &self.groups),
             IpAddr::V6(address) => self.ipv6.set_neighbor(address.to_bits(), link, group, &self.groups),
         };
+        // The groups are the same for all routes.
+        for vrf in self.vrfs.values_mut() {
+            match address {
+                IpAddr::V4(address) => {
+                    vrf.ipv4.set_neighbor(address.to_bits(), link, group, &self.groups);
+                }
+                IpAddr::V6(address) => {
+                    vrf.ipv6.set_neighbor(address.to_bits(), link, group, &self.groups);
+                }
+            }
+        }
         if let Some(before) = before {
             self.groups.release_neighbor(&self.memory, &mut self.hops, before);
         }
@@ -91,17 +106,53 @@ impl Sink for Accelerator {
         self.loads += 1;
         if self.loads == 1 {
             self.set_flags();
-            self.ipv4.begin_load();
-            self.ipv6.begin_load();
+            self.begin_all_loads();
         }
     }
 
     fn end_load(&mut self) {
         self.loads -= 1;
         if self.loads == 0 {
-            self.ipv4.end_load(&self.groups);
-            self.ipv6.end_load(&self.groups);
+            self.end_all_loads();
             self.set_flags();
         }
+    }
+
+    fn follows_vrf(&self, link: &Link) -> bool {
+        self.is_port(link)
+    }
+
+    fn bind_link(&mut self, link: u32, binding: FibBinding) {
+        self.set_binding(link, binding);
+    }
+
+    fn begin_vrf(&mut self, table: u32) {
+        self.begin_vrf_load(table);
+    }
+
+    fn end_vrf(&mut self, table: u32) {
+        self.end_vrf_load(table);
+    }
+
+    fn remove_vrf(&mut self, table: u32) {
+        self.drop_vrf(table);
+    }
+
+    fn set_vrf_route4(&mut self, table: u32, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
+        self.changes = self.changes.saturating_add(1);
+        let Some(vrf) = self.vrfs.get_mut(&table) else { return };
+        let were_right = vrf.ipv4.are_right();
+        vrf.ipv4.set_route(prefix, way.map(GroupTable::group_of), &self.groups);
+        let are_right = vrf.ipv4.are_right();
+        self.follow_right(were_right, are_right);
+    }
+
+    fn set_vrf_route6(&mut self, table: u32, prefix: Prefix<u128>, way: Option<NextHopSetId>) {
+        self.changes = self.changes.saturating_add(1);
+        let Some(vrf) = self.vrfs.get_mut(&table) else { return };
+        let were_right = vrf.ipv6.are_right();
+        vrf.ipv6.set_route(prefix, way.map(GroupTable::group_of), &self.groups);
+        let are_right = vrf.ipv6.are_right();
+        self.follow_right(were_right, are_right);
     }
 }

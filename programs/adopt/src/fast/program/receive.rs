@@ -21,6 +21,7 @@ pub(super) mod buffer {
     pub(in super::super) const SEGMENT_SIZE: i16 = 176;
 }
 
+const TAIL_CALL: i32 = 12;
 const SKB_PULL_DATA: i32 = 39;
 pub(super) const XDP_GET_BUFF_LEN: i32 = 188;
 
@@ -73,9 +74,27 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, ipv4: Label, ipv6: Label) {
         store_rest(w);
     }
     w.a.load(Size::Word, R1, R2, 4 * PORT_FLAGS as i16);
+    leave_to_other_program(w);
     w.a.jump_if(Equal, R5, in_network_order(0x0800), ipv4);
     w.a.jump_if(Equal, R5, in_network_order(0x86dd), ipv6);
     w.a.jump(w.to_kernel(Reason::OtherProtocol));
+}
+
+/// Hands the frame to the program that looks into the FIB of its port, or of its VLAN, by the flags in `R1`,
+/// if that is not this one. `R1` and `R5` stay otherwise.
+fn leave_to_other_program(w: &mut ProgramWriter<'_>) {
+    let Some(others) = w.others else { return };
+    let own = w.a.label();
+    w.a.set(R3, R1);
+    w.a.compute(ShiftRight, R3, Flags::FIB as i32);
+    w.a.compute(And, R3, MOST_FIBS as i32 - 1);
+    w.a.jump_if(Equal, R3, others.own as i32, own);
+    w.load_slot(R1, Slot::Context);
+    w.a.map(R2, others.programs.descriptor());
+    w.a.call(TAIL_CALL);
+    // There is no such program.
+    w.a.jump(w.to_kernel(Reason::Changing));
+    w.a.place(own);
 }
 
 /// `R2` = the record of the port that untagged frames are of.

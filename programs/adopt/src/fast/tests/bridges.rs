@@ -41,10 +41,10 @@ fn at_members_of_a_bridge_the_program_does_what_the_decision_says() {
     }
     let (mut sent, mut seen) = (0, std::collections::BTreeMap::new());
     for seed in 0..2 {
-        let mut rig = Rig::make(seed, None, false, Some(BRIDGE));
+        let mut rig = Rig::make(seed, None, false, Some(BRIDGE), 1);
         learn(&mut rig.memory);
         let (mut random, mut reader) = (Random(300 + seed), rig.domain.reader());
-        let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+        let tables = rig.tables();
         let mut expected = Expected::default();
         for _ in 0..20_000 {
             let port = random.below(3) as u32;

@@ -140,7 +140,7 @@ fn the_program_does_what_the_decision_says_of_established_connections() {
                 true => rig.frame(&mut random, port),
                 false => frame(&key, &mut random, port),
             };
-            let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+            let tables = rig.tables();
             let first = frame.len().min(bpf::FIRST_BUFFER);
             let decision = decide_multi_buffer(&tables, &reader.turn(), port, &frame, first);
             let outcome = bpf::run(&rig.programs[0][port as usize], &frame, None, 1).unwrap();
@@ -175,7 +175,7 @@ fn a_packet_goes_to_the_kernel_from_time_to_time_and_all_do_once_one_closes_the_
         let action = FlowAction { entry: None, exit: None, interval: 0, kept_by: None, ..action };
         assert!(rig.memory.flows.as_mut().unwrap().insert(key, &action));
         let frame = frame(&key, &mut random, 0);
-        let tables = ForwardingTables { memory: &rig.memory, ipv4: &rig.ipv4, ipv6: &rig.ipv6 };
+        let tables = rig.tables();
         let decision = decide_frame(&tables, &reader.turn(), 0, &frame);
         if key.protocol == TCP && is_for_tc(&frame) && matches!(decision, ForwardDecision::Send { .. }) {
             break (key, action, frame);

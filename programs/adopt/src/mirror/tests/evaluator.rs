@@ -29,14 +29,34 @@ enum Found {
 
 impl Evaluator {
     pub(super) fn lookup(&self, address: IpAddr) -> Answer {
+        self.lookup_in(None, address)
+    }
+
+    /// The same for a packet that came in by an interface, which may belong to a VRF.
+    pub(super) fn lookup_from(&self, link: u32, address: IpAddr) -> Answer {
+        let master = self.links[&link].master.map(|master| &self.links[&master].kind);
+        match master {
+            Some(LinkKind::Vrf { table }) => self.lookup_in(Some(*table), address),
+            _ => self.lookup(address),
+        }
+    }
+
+    fn lookup_in(&self, vrf: Option<u32>, address: IpAddr) -> Answer {
         let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
         let mut rules: Vec<&Rule> = self.rules.iter().filter(|rule| rule.family == family).collect();
         rules.sort_by_key(|rule| rule.priority);
         let mut at = 0;
         while let Some(rule) = rules.get(at) {
             at += 1;
+            if rule.selectors.is_vrf && vrf.is_none() {
+                continue;
+            }
             match rule.action {
-                RuleAction::Table(table) => match self.search(table, address, rule.suppressed_len) {
+                RuleAction::Table(table) => match self.search(
+                    vrf.filter(|_| rule.selectors.is_vrf).unwrap_or(table),
+                    address,
+                    rule.suppressed_len,
+                ) {
                     Found::Ends(answer) => return answer,
                     Found::Nothing => {}
                 },

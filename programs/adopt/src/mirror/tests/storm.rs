@@ -13,7 +13,12 @@ struct Storm {
     sink: RecordingSink,
     /// Whether the mirror receives changes.
     is_heard: bool,
+    /// Whether interfaces join VRFs and leave them.
+    has_vrfs: bool,
 }
+
+/// The interfaces of the VRFs that there may be.
+const VRFS: [u32; 2] = [LINKS + 1, LINKS + 2];
 
 impl Storm {
     fn new(seed: u64) -> Storm {
@@ -24,12 +29,58 @@ impl Storm {
             ..Evaluator::default()
         };
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let mut storm = Storm { random, kernel, mirror, sink, is_heard: true };
+        let mut storm = Storm { random, kernel, mirror, sink, is_heard: true, has_vrfs: false };
         // With a rule more, local is a table like the others in both families.
         for family in [Family::V4, Family::V6] {
             storm.add_rule(rule(family, 32000, RuleAction::Nothing));
         }
         storm
+    }
+
+    /// One in which interfaces belong to VRFs, whose tables rules lead to, too.
+    fn with_vrfs(seed: u64) -> Storm {
+        let mut storm = Storm::new(seed);
+        storm.has_vrfs = true;
+        storm.sink.follows_vrfs = true;
+        for family in [Family::V4, Family::V6] {
+            let mut l3mdev = rule(family, 1000, RuleAction::Table(0));
+            l3mdev.selectors.is_vrf = true;
+            storm.add_rule(l3mdev);
+        }
+        VRFS.into_iter().for_each(|vrf| storm.add_vrf(vrf));
+        storm
+    }
+
+    fn add_vrf(&mut self, index: u32) {
+        let table = self.random.pick(&[100, 200, 300]);
+        let vrf = Link { kind: LinkKind::Vrf { table }, ..link(index, true, true) };
+        self.kernel.links.insert(index, vrf.clone());
+        self.tell(came(Record::Link(vrf)));
+    }
+
+    /// A VRF comes or goes, or an interface joins or leaves one.
+    fn change_vrf(&mut self) {
+        let vrf = self.random.pick(&VRFS);
+        let port = self.random.below(LINKS as usize) as u32 + 1;
+        if !self.kernel.links.contains_key(&vrf) {
+            self.add_vrf(vrf);
+        } else if self.random.one_in(4) {
+            let is_port = |link: &&Link| link.master == Some(vrf);
+            let ports: Vec<u32> = self.kernel.links.values().filter(is_port).map(|link| link.index).collect();
+            ports.into_iter().for_each(|port| self.set_master(port, None));
+            let gone = self.kernel.links.remove(&vrf).unwrap();
+            self.tell(went(Record::Link(gone)));
+        } else {
+            let master = (!self.random.one_in(3)).then_some(vrf);
+            self.set_master(port, master);
+        }
+    }
+
+    fn set_master(&mut self, port: u32, master: Option<u32>) {
+        let link = self.kernel.links.get_mut(&port).unwrap();
+        link.master = master;
+        let link = link.clone();
+        self.tell(came(Record::Link(link)));
     }
 
     fn tell(&mut self, news: News) {
@@ -39,6 +90,9 @@ impl Storm {
     }
 
     fn step(&mut self) {
+        if self.has_vrfs && self.random.one_in(20) {
+            return self.change_vrf();
+        }
         match self.random.below(40) {
             0 => self.change_link(),
             1 => self.change_rules(),
@@ -83,6 +137,9 @@ impl Storm {
             return;
         }
         let mut rule = rule(family, priority, action);
+        if self.has_vrfs && self.random.one_in(3) {
+            rule.selectors.is_vrf = true;
+        }
         if self.random.one_in(3) && matches!(action, RuleAction::Table(_)) {
             rule.suppressed_len = Some(self.random.below(20) as u32);
         }
@@ -255,13 +312,28 @@ impl Storm {
                 IpAddr::V4(address) => IpAddr::V4((address.to_bits() ^ near).into()),
                 IpAddr::V6(address) => IpAddr::V6((address.to_bits() ^ u128::from(near)).into()),
             };
-            let told = match self.sink.lookup(address) {
+            let answer = |told: Option<&NextHopSet>| match told {
                 None | Some(NextHopSet::Kernel) => Answer::Kernel,
                 Some(NextHopSet::Hops(hops)) => Answer::Hops(hops.clone()),
             };
+            let told = answer(self.sink.lookup(address));
             let right = self.kernel.lookup(address);
             assert_eq!(told, right, "{when}: {address}{}", self.kernel.told_of(address));
+            for link in 1..=if self.has_vrfs { LINKS } else { 0 } {
+                let told = answer(self.sink.lookup_from(link, address));
+                let right = self.kernel.lookup_from(link, address);
+                let master = self.kernel.links[&link].master;
+                let why = self.kernel.told_of(address);
+                assert_eq!(told, right, "{when}: {address} from {link} of {master:?}{why}");
+            }
         }
+    }
+
+    /// In how many VRFs some address goes elsewhere than by the routes of no VRF.
+    fn count_differing(&self) -> usize {
+        let differs =
+            |routes: &&crate::mirror::VrfRoutes| routes.v4 != self.sink.v4 || routes.v6 != self.sink.v6;
+        self.sink.vrfs.values().filter(differs).count()
     }
 }
 
@@ -274,6 +346,39 @@ fn after_each_change_all_is_as_the_kernel_does_it() {
             if step % 4 == 0 {
                 storm.compare(&format!("seed {seed} step {step}"));
             }
+        }
+    }
+}
+
+#[test]
+fn ports_of_vrfs_go_by_their_own_tables_after_each_change() {
+    let (mut most, mut differing) = (0, 0);
+    for seed in 300..340 {
+        let mut storm = Storm::with_vrfs(seed);
+        for step in 0..400 {
+            storm.step();
+            if step % 4 == 0 {
+                storm.compare(&format!("seed {seed} step {step}"));
+                most = most.max(storm.sink.vrfs.len());
+                differing += storm.count_differing();
+            }
+        }
+    }
+    assert!(most == 2 && differing > 1000, "{most} {differing}");
+}
+
+#[test]
+fn what_was_missed_of_vrfs_is_found_by_looking_at_everything() {
+    for seed in 400..420 {
+        let mut storm = Storm::with_vrfs(seed);
+        for round in 0..12 {
+            storm.is_heard = true;
+            (0..40).for_each(|_| storm.step());
+            storm.is_heard = false;
+            (0..10).for_each(|_| storm.step());
+            storm.is_heard = true;
+            storm.look(0);
+            storm.compare(&format!("seed {seed} round {round}"));
         }
     }
 }
