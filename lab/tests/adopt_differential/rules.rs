@@ -132,6 +132,8 @@ impl fmt::Display for Rules {
             for rule in rules {
                 // Nothing can be rejected there.
                 let rule = if chain == "post" { rule.replace("reject", "drop") } else { rule.clone() };
+                // Nor does a packet have an input there.
+                let rule = if chain == "post" { rule.replace(WAY_BACK, "meta mark 7") } else { rule };
                 writeln!(f, "add rule inet t {chain} {rule}")?;
             }
         }
@@ -139,18 +141,23 @@ impl fmt::Display for Rules {
     }
 }
 
+/// Whether no route leads back by where the packet came from.
+const WAY_BACK: &str = "fib saddr . iif oif missing";
+
 fn rule(random: &mut Random, may_jump: bool) -> String {
     let mut conditions = vec![condition(random)];
     if random.one_in(2) {
         let other = condition(random);
         conditions.extend(Some(other).filter(|other| agree(&conditions[0], other)));
     }
-    let action = match random.below(20) {
+    let action = match random.below(22) {
         0..8 => "accept",
         8..12 => "drop",
         12 => "reject",
         13 => "counter",
         14 => "meta mark set 7",
+        20 => "meta mark set 0",
+        21 => "meta mark set meta mark and 0xffffff00",
         15 => "limit rate over 1000000/second drop",
         16 => "log",
         17 if may_jump => "goto other",
@@ -176,7 +183,12 @@ fn agree(one: &str, other: &str) -> bool {
 fn condition(random: &mut Random) -> String {
     let host = |random: &mut Random, network: u8| format!("10.0.{network}.{}", random.of(&HOSTS));
     let port = |random: &mut Random| 1024 + random.below(80) * 3;
-    match random.below(20) {
+    match random.below(23) {
+        20 => random
+            .of(&["fib daddr type local", "fib saddr type unicast", "fib daddr type != unicast"])
+            .to_owned(),
+        21 => WAY_BACK.to_owned(),
+        22 => random.of(&["meta mark 0", "meta mark and 0x3 != 0", "meta mark < 7"]).to_owned(),
         0 => format!("ip saddr {}", host(random, 1)),
         1 => format!("ip daddr {}", host(random, 2)),
         2 => format!("ip saddr {{ {}, {} }}", host(random, 1), host(random, 2)),

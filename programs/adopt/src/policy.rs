@@ -62,6 +62,8 @@ pub struct ConnectionView<'a> {
     pub input: Option<&'a Interface>,
     /// Where they leave, if they all leave there.
     pub output: Option<&'a Interface>,
+    /// Whether routes lead by these: to the source by the input, to the destination by the output.
+    pub is_routed: bool,
 }
 
 /// Something that stands in the way.
@@ -83,6 +85,7 @@ pub struct Policy {
     is_open: [[bool; 3]; 2],
     /// The same for segments of TCP out of window, which the kernel calls invalid.
     is_open_to_invalid: [bool; 2],
+    asks_routes: bool,
 }
 
 impl Policy {
@@ -97,7 +100,8 @@ impl Policy {
     }
 
     fn of(ruleset: Ruleset) -> Policy {
-        let mut policy = Policy { ruleset, ..Policy::default() };
+        let asks_routes = ruleset.asks_routes();
+        let mut policy = Policy { ruleset, asks_routes, ..Policy::default() };
         for (at, family) in [Family::V4, Family::V6].into_iter().enumerate() {
             let is_open = |protocol, state| policy.survey_packets(family, protocol, state, 1).is_empty();
             let established = PROTOCOLS[at].map(|protocol| is_open(protocol, State::Established));
@@ -114,6 +118,11 @@ impl Policy {
         let place = PROTOCOLS[at].iter().position(|one| *one == protocol);
         place.is_some_and(|place| self.is_open[at][place])
             && (protocol != packet::TCP || self.is_open_to_invalid[at])
+    }
+
+    /// Whether what rules do depends on routes: it is to be asked again when these change.
+    pub fn asks_routes(&self) -> bool {
+        self.asks_routes
     }
 
     /// What stands in the way of some connections of a family, or of all.
@@ -179,6 +188,7 @@ impl Policy {
             direction: None,
             status: (ESTABLISHED, ESTABLISHED),
             tuples: None,
+            is_routed: [false; 2],
         };
         self.evaluate(family, seen, most)
     }
@@ -270,6 +280,8 @@ impl<'a> ConnectionView<'a> {
         // An echo's identifier is translated in either place.
         let is_same_echo = self.arrives.ports == self.leaves.ports;
         let identifier = Some(arrives.ports[0]).filter(|_| is_same_echo);
+        let returns = self.is_routed && self.input.is_some() && source == Some(arrives.source);
+        let leads = self.is_routed && self.output.is_some() && destination == Some(leaves.destination);
         Packet {
             family: self.family(),
             protocol: self.arrives.protocol,
@@ -290,6 +302,7 @@ impl<'a> ConnectionView<'a> {
             direction: Some(self.direction),
             status: (self.status & LASTING, LASTING),
             tuples: Some(self.tuples.each_ref().map(key_tuple)),
+            is_routed: [returns, leads],
         }
     }
 }

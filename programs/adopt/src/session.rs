@@ -228,6 +228,7 @@ impl Session {
         self.report_progress();
         let tracked = self.follow_connections(now)?;
         if self.driver.changes() != heard {
+            self.tracker.iter_mut().for_each(|tracker| tracker.note_routes(now));
             self.pace.record_turn(began.elapsed());
         }
         news.everything = self.driver.resyncs() != looks;

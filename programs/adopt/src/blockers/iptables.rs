@@ -82,6 +82,15 @@ pub(super) const UNPASSED: [&str; 14] = [
 const TRACKING: [&str; 8] =
     ["conntrack", "state", "MASQUERADE", "SNAT", "DNAT", "REDIRECT", "NETMAP", "CONNMARK"];
 
+/// Whether settings of the target `CT` (`struct xt_ct_target_info`) do nothing but give new connections a
+/// helper, which their entries tell: no zone, no events, no timeouts, and tracking goes on.
+pub(crate) fn gives_only_a_helper(settings: &[u8]) -> bool {
+    const ZONE_AND_EVENTS: usize = 12;
+    const TIMEOUT_POLICY: usize = 28;
+    let is_empty = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    settings.get(..ZONE_AND_EVENTS).is_some_and(is_empty) && settings.get(TIMEOUT_POLICY) == Some(&0)
+}
+
 /// What keeps established connections from being forwarded past rules, which [`guards`] has found.
 pub(super) fn find_unpassed() -> Vec<Blocker> {
     PLACES
@@ -149,7 +158,8 @@ fn unpassed_rule(text: &str) -> Option<&str> {
         let words: Vec<&str> = line.split_whitespace().collect();
         // A comment may have words of the same look: one too many is found rather than one too few.
         let is_unpassed = |pair: &[&str]| ["-j", "-g"].contains(&pair[0]) && UNPASSED.contains(&pair[1]);
-        words.windows(2).any(is_unpassed)
+        let is_harmless = |words: &[&str]| matches!(words, [.., "-j", "CT", "--helper", _]);
+        words.windows(2).any(is_unpassed) && !is_harmless(&words)
     };
     text.lines().find(target)
 }
@@ -265,6 +275,16 @@ mod tests {
     fn rules_that_change_how_connections_are_tracked_are_found() {
         let text = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p udp -j CT --zone 5\n";
         assert_eq!(unpassed_rule(text), Some("-A PREROUTING -p udp -j CT --zone 5"));
+        assert_eq!(unpassed_rule("-A PREROUTING -p tcp -m tcp --dport 21 -j CT --helper ftp"), None);
+        let settings = |at: usize, byte: u8| {
+            let mut settings = [0; 72];
+            settings[12..15].copy_from_slice(b"ftp");
+            settings[at] = byte;
+            settings
+        };
+        assert!(gives_only_a_helper(&settings(12, b'f')));
+        assert!(![0, 2, 4, 8, 28].into_iter().any(|at| gives_only_a_helper(&settings(at, 1))));
+        assert!(!gives_only_a_helper(&[0; 28]));
         assert_eq!(unpassed_rule("-A FORWARD -m comment --comment CT -j ACCEPT"), None);
         let hidden = "-A PREROUTING -m comment --comment \"was -j ACCEPT\" -j NOTRACK";
         assert_eq!(unpassed_rule(hidden), Some(hidden));

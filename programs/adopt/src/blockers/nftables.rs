@@ -41,9 +41,12 @@ const CT_SOURCE: u16 = 4;
 const CT_MARK: u32 = 3;
 const PAYLOAD_SOURCE: u16 = 5;
 const OBJECT_TYPE: u16 = 1;
-/// Helpers, timeouts, expectations, SYN proxies.
-const TRACKING_OBJECTS: [u32; 4] = [3, 7, 9, 10];
+/// Helpers (`NFT_OBJECT_CT_HELPER`): connections get one with their first packet, and their entries tell.
+pub(crate) const CONNECTION_HELPER: u32 = 3;
+/// Timeouts, expectations, SYN proxies.
+const TRACKING_OBJECTS: [u32; 3] = [7, 9, 10];
 const TARGET_NAME: u16 = 1;
+const TARGET_SETTINGS: u16 = 3;
 /// Targets of iptables, in rules of nftables.
 const UNPASSED_TARGETS: [&str; 14] = super::iptables::UNPASSED;
 
@@ -159,7 +162,9 @@ fn unpassed_expression(name: &str, data: Option<&Attributes<'_>>) -> Option<Stri
         "objref" => number(OBJECT_TYPE).is_none_or(|kind| TRACKING_OBJECTS.contains(&kind)),
         "target" => {
             let target = data.and_then(|data| data.text(TARGET_NAME)).unwrap_or_default();
-            return UNPASSED_TARGETS.contains(&target.as_str()).then_some(target);
+            let settings = data.and_then(|data| data.value(TARGET_SETTINGS)).unwrap_or_default();
+            let is_harmless = target == "CT" && super::iptables::gives_only_a_helper(settings);
+            return (UNPASSED_TARGETS.contains(&target.as_str()) && !is_harmless).then_some(target);
         }
         _ => false,
     };
@@ -482,7 +487,8 @@ mod tests {
         assert_eq!(what("ct", &[big_endian(CT_KEY, 0), big_endian(1, 1)]), None, "it only reads");
         assert_eq!(what("payload", &[big_endian(PAYLOAD_SOURCE, 1)]), expected("payload … set"));
         assert_eq!(what("payload", &[big_endian(1, 1)]), None, "it only reads");
-        assert_eq!(what("objref", &[big_endian(OBJECT_TYPE, 3)]), expected("objref"));
+        assert_eq!(what("objref", &[big_endian(OBJECT_TYPE, 7)]), expected("objref"));
+        assert_eq!(what("objref", &[big_endian(OBJECT_TYPE, CONNECTION_HELPER)]), None, "entries tell");
         assert_eq!(what("objref", &[big_endian(OBJECT_TYPE, 1)]), None, "a counter");
         assert_eq!(what("target", &[name(TARGET_NAME, "CT")]), expected("CT"));
         assert_eq!(what("target", &[name(TARGET_NAME, "MASQUERADE")]), None);

@@ -66,6 +66,13 @@ pub(super) struct Judged {
     pub(super) judgement: Judgement,
 }
 
+impl Judged {
+    /// Whether it was judged with packets that leave by these ports.
+    pub(super) fn is_of(&self, egresses: Egresses) -> bool {
+        self.egresses == egresses
+    }
+}
+
 impl Judge {
     /// Takes rules; says whether they are others.
     pub(super) fn set_policy(&mut self, policy: Arc<Policy>) -> bool {
@@ -79,6 +86,11 @@ impl Judge {
         let is_new = std::mem::replace(&mut self.ports, ports) != self.ports;
         self.generation += u64::from(is_new);
         is_new
+    }
+
+    /// Whether routes that change change what rules say.
+    pub(super) fn asks_routes(&self) -> bool {
+        self.policy.asks_routes()
     }
 
     /// Whether rules let through whatever is of the same family and protocol.
@@ -121,6 +133,7 @@ impl Judge {
                 status: entry.status(),
                 input: None,
                 output: None,
+                is_routed: false,
             };
             if self.refusal(&view, minds_windows).is_none() {
                 continue;
@@ -129,7 +142,7 @@ impl Judge {
             let (entry, exit) = (egresses[1 - at].flatten(), egresses[at].flatten());
             let port = |number: Option<u32>| number.and_then(|number| self.ports.get(&number));
             let (input, output) = (port(entry), port(exit));
-            let view = ConnectionView { input, output, ..view };
+            let view = ConnectionView { input, output, is_routed: true, ..view };
             if let Some(refusal) = self.refusal(&view, minds_windows) {
                 return Err(refusal);
             }

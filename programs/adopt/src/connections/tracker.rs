@@ -29,6 +29,8 @@ const RENEWALS_AT_ONCE: usize = 128;
 const REVIEWS_AT_ONCE: usize = 1024;
 /// How long until the next of those.
 const BETWEEN: Duration = Duration::from_millis(10);
+/// How long changes of routes are collected.
+const REROUTING: Duration = Duration::from_millis(20);
 /// How often it is looked whether connections that could not be forwarded can be.
 const REVIEW: Duration = Duration::from_secs(1);
 /// How often entries of TCP are renewed that had traffic. The kernel keeps those with data that wait for an
@@ -85,6 +87,8 @@ pub struct ConnectionTracker {
     reviews: Vec<u32>,
     reviewed: Instant,
     renewed: Instant,
+    /// Since when routes may lead elsewhere that rules ask for.
+    rerouted: Option<Instant>,
     overruns: u64,
     forwarded: usize,
 }
@@ -154,6 +158,7 @@ impl ConnectionTracker {
             reviews: Vec::new(),
             reviewed: now,
             renewed: now,
+            rerouted: None,
             overruns: 0,
             forwarded: 0,
         })
@@ -231,15 +236,38 @@ impl ConnectionTracker {
             let is_tcp = |known: &Known| known.is_forwarded() && known.entry.protocol() == TCP;
             self.renewals = self.known.iter().filter(|(_, known)| is_tcp(known)).map(|(id, _)| *id).collect();
         }
+        if self.rerouted.is_some_and(|since| now.saturating_duration_since(since) >= REROUTING) {
+            self.rerouted = None;
+            self.follow_routes(accelerator);
+        }
         self.renew_some(accelerator);
         let from = self.reviews.len().saturating_sub(REVIEWS_AT_ONCE);
         self.reviews.split_off(from).into_iter().for_each(|id| self.review(id, accelerator));
         self.forget_answers();
-        Ok(match (has_more, self.renewals.is_empty() && self.reviews.is_empty()) {
+        let is_idle = self.renewals.is_empty() && self.reviews.is_empty() && self.rerouted.is_none();
+        Ok(match (has_more, is_idle) {
             (true, _) => Duration::ZERO,
             (false, false) => BETWEEN,
             (false, true) => REVIEW,
         })
+    }
+
+    /// Takes it that routes have changed.
+    pub(crate) fn note_routes(&mut self, now: Instant) {
+        if self.judge.asks_routes() {
+            self.rerouted.get_or_insert(now);
+        }
+    }
+
+    /// Reviews connections whose rules ask for routes that lead elsewhere now.
+    fn follow_routes(&mut self, accelerator: &mut Accelerator) {
+        let has_moved = |id: &&u32| {
+            let Some(known) = self.known.get(id) else { return false };
+            let egresses = known.entry.directions().map(|to| accelerator.egress(to.destination));
+            known.judged.is_none_or(|judged| !judged.is_of(egresses))
+        };
+        let moved: Vec<u32> = self.bound.iter().filter(has_moved).copied().collect();
+        moved.into_iter().for_each(|id| self.review(id, accelerator));
     }
 
     /// Has connections reviewed that could not be forwarded; all of them once timeouts have changed.

@@ -146,6 +146,9 @@ impl Walk<'_> {
     fn find_effect(&self, step: &Step) -> Option<String> {
         match step {
             Step::Effect(what) => Some(what.clone()),
+            // That it stays 0 is no effect.
+            Step::SetMark { at } => (self.registers.slice(*at, 4).equals(&[0; 4]) != Truth::Yes)
+                .then(|| "meta mark set".to_owned()),
             Step::Lookup { set, .. } | Step::VerdictMap { set, .. } => {
                 let has_effects = self.ruleset.sets.get(*set).is_none_or(|set| set.has_effects);
                 has_effects.then(|| "elements of a set that count or limit".to_owned())
@@ -216,7 +219,7 @@ impl Walk<'_> {
                 set.map_or(Truth::Unknown, |set| set.lookup(&self.registers.slice(*at, set.key_length)).truth)
             }
             Step::Test(condition) => condition.is_so(self.packet),
-            Step::Decide(_) | Step::Effect(_) | Step::Nothing => Truth::Yes,
+            Step::Decide(_) | Step::SetMark { .. } | Step::Effect(_) | Step::Nothing => Truth::Yes,
         }
     }
 
@@ -261,6 +264,8 @@ impl Walk<'_> {
             Source::Header(header, at) => packet.load_header(*header, *at, length),
             Source::Port { is_input, field } => packet.load_port(*is_input, *field),
             Source::Connection(field) => packet.load_connection(*field, length),
+            Source::Mark => packet.load_mark(),
+            Source::Route { is_source, field } => packet.load_route(*is_source, *field),
             Source::Family => known(&[if is_v4 { 2 } else { 10 }]),
             Source::Protocol => known(&[packet.protocol]),
             Source::Ethertype => known(if is_v4 { &[8, 0] } else { &[0x86, 0xdd] }),
@@ -311,6 +316,7 @@ mod tests {
             direction: None,
             status: (0, 0),
             tuples: None,
+            is_routed: [false; 2],
         };
         for most in [1, 2, 20] {
             assert_eq!(evaluate(&ruleset, &base, &packet, most).len(), most.min(9));

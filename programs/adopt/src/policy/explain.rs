@@ -25,10 +25,10 @@ impl Policy {
             };
             let is_behind = |hook| translates && super::translation_side(base, hook) != Side::Before;
             if is_behind(Hook::Prerouting) {
-                (packet.destination, packet.ports[1]) = (None, None);
+                (packet.destination, packet.ports[1], packet.is_routed[1]) = (None, None, false);
             }
             if is_behind(Hook::Postrouting) {
-                (packet.source, packet.ports[0]) = (None, None);
+                (packet.source, packet.ports[0], packet.is_routed[0]) = (None, None, false);
             }
             if translates {
                 (packet.tuples, packet.echo[1]) = (None, None);

@@ -78,8 +78,7 @@ impl Reader<'_> {
     }
 
     fn parse_steps<'w>(&self, words: &mut std::iter::Peekable<impl Iterator<Item = &'w str>>) -> Vec<Step> {
-        let mut steps = Vec::new();
-        let mut is_inverted = false;
+        let (mut steps, mut is_inverted, mut module) = (Vec::new(), false, "");
         while let Some(word) = words.next() {
             if word == "!" {
                 is_inverted = true;
@@ -92,6 +91,8 @@ impl Reader<'_> {
                 "-d" => parse_address(value()).map(|(address, mask)| Condition::Destination(address, mask)),
                 "-i" => Some(Condition::Input(value().to_owned())),
                 "-o" => Some(Condition::Output(value().to_owned())),
+                // Of fragments but the first one, of which there are none here.
+                "-f" => Some(Condition::never()),
                 "-p" => parse_protocol(value()).map(Condition::Protocol),
                 "--sport" | "--sports" => parse_port_ranges(value()).map(Condition::SourcePort),
                 "--dport" | "--dports" => parse_port_ranges(value()).map(Condition::DestinationPort),
@@ -100,25 +101,28 @@ impl Reader<'_> {
                     Condition::Any(vec![Condition::SourcePort(ranges), destination])
                 }),
                 "--ctstate" | "--state" => parse_states(value()).map(Condition::State),
+                "--mark" if module == "mark" => parse_mark(value()),
+                "--src-type" | "--dst-type" => {
+                    let is_source = word == "--src-type";
+                    parse_types(value()).map(|types| Condition::AddressType { is_source, types })
+                }
                 "--tcp-flags" => tcp_flags(value(), value()),
                 // It names a match whose options follow, which without any may be more than these.
-                "-m" => match value() {
-                    "tcp" | "udp" | "multiport" | "conntrack" | "state" => continue,
-                    "comment" => continue,
-                    other => {
-                        steps.push(xtables::unknown_match(other));
-                        continue;
-                    }
-                },
+                "-m" => {
+                    module = value();
+                    let is_known = UNDERSTOOD.contains(&module);
+                    steps.extend((!is_known).then(|| xtables::unknown_match(module)));
+                    continue;
+                }
                 "--comment" => {
                     value();
                     continue;
                 }
                 "-j" | "-g" => {
                     let target = value();
-                    steps.push(self.parse_target(target, word == "-g"));
-                    // What follows are the target's own options.
-                    break;
+                    let options: Vec<&str> = words.collect();
+                    steps.push(self.parse_target(target, word == "-g", &options));
+                    return steps;
                 }
                 _ => None,
             };
@@ -127,16 +131,43 @@ impl Reader<'_> {
         steps
     }
 
-    fn parse_target(&self, name: &str, is_goto: bool) -> Step {
+    fn parse_target(&self, name: &str, is_goto: bool, options: &[&str]) -> Step {
         let chain = self.chains.get(name).copied();
         match (name, chain) {
+            ("REJECT" | "DROP", _) => Step::Decide(Verdict::Drop),
             ("ACCEPT", _) => Step::Decide(Verdict::Accept),
             ("RETURN", _) => Step::Decide(Verdict::Return),
             (_, Some(chain)) if is_goto => Step::Decide(Verdict::Goto(chain)),
             (_, Some(chain)) => Step::Decide(Verdict::Jump(chain)),
-            _ => xtables::target_step(name),
+            ("CT", _) if matches!(options, ["--helper", _]) => Step::Nothing,
+            // Of the mark 0, what is set is left.
+            ("MARK", _) if matches!(options, ["--set-xmark", mark] if mark.starts_with("0x0/")) => {
+                Step::Nothing
+            }
+            _ => xtables::effect_of_target(name),
         }
     }
+}
+
+/// Matches whose options are all understood, or each by itself is not.
+const UNDERSTOOD: [&str; 8] =
+    ["tcp", "udp", "multiport", "conntrack", "state", "comment", "mark", "addrtype"];
+
+/// `0x1/0xff`, `0x1`.
+fn parse_mark(text: &str) -> Option<Condition> {
+    let number = |text: &str| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    let (value, mask) = text.split_once('/').map_or((text, None), |(value, mask)| (value, Some(mask)));
+    Some(Condition::Mark { value: number(value)?, mask: mask.map_or(Some(u32::MAX), number)? })
+}
+
+/// Types of addresses, as bits `1 << RTN_*`.
+fn parse_types(text: &str) -> Option<u16> {
+    let bit = |name: &str| {
+        let names =
+            ["UNSPEC", "UNICAST", "LOCAL", "BROADCAST", "ANYCAST", "MULTICAST", "BLACKHOLE", "UNREACHABLE"];
+        names.iter().position(|one| *one == name).map(|at| 1_u16 << at)
+    };
+    text.split(',').try_fold(0, |all, name| Some(all | bit(name)?))
 }
 
 /// Words; those in quotes are one.
@@ -253,5 +284,8 @@ mod tests {
         assert_eq!(parse_port_ranges("22,80:90,:3"), Some(vec![(22, 22), (80, 90), (0, 3)]));
         assert_eq!(parse_states("RELATED,ESTABLISHED"), Some(6));
         assert_eq!(parse_states("SNAT"), None);
+        assert_eq!(parse_types("LOCAL,MULTICAST"), Some(1 << 2 | 1 << 5));
+        assert_eq!(parse_mark("0x1/0xff"), Some(Condition::Mark { value: 1, mask: 0xff }));
+        assert_eq!(parse_mark("0x10").and_then(|_| parse_mark("1/1")), None);
     }
 }

@@ -1,18 +1,27 @@
 //! Reads the rules of nftables, also those that iptables-nft makes.
-use super::packet::{ConnectionField, Header, PortField};
+mod elements;
+mod sources;
+
+use super::packet::Header;
 use super::ruleset::*;
 use super::sets::{Set, SetValue};
 use super::xtables;
 use crate::blockers::netlink::{self, Attributes, nonsense};
-use crate::blockers::nftables::{FIXED, GET_CHAIN, GET_RULE, GET_TABLE, INET, IPV4, IPV6, NFTABLES};
+use crate::blockers::nftables::{
+    CONNECTION_HELPER, FIXED, GET_CHAIN, GET_RULE, GET_TABLE, INET, IPV4, IPV6, NFTABLES,
+};
 use crate::kernel::Family;
+use elements::{Element, add_elements, part_lengths};
 use netlink_sys::protocols::NETLINK_NETFILTER;
+use sources::{connection_source, meta_source, route_source};
 use std::collections::HashMap;
 use std::io;
 
 const GET_SET: u16 = NFTABLES | 10;
 const GET_ELEMENTS: u16 = NFTABLES | 13;
 const GET_GENERATION: u16 = NFTABLES | 16;
+/// `NFT_META_MARK`.
+const META_MARK: u32 = 3;
 /// How often rules may change while they are read.
 const ATTEMPTS: usize = 20;
 
@@ -252,16 +261,26 @@ impl Reader<'_> {
                 let revision = number(2)?;
                 xtables::match_step(&data.text(1)?, revision, data.value(3)?)
             }
-            "target" => xtables::target_step(&data.text(1)?),
+            "target" => {
+                let revision = number(2).unwrap_or(0);
+                xtables::target_step(&data.text(1)?, revision, data.value(3).unwrap_or_default())
+            }
             // These read what a packet may have or not.
             "exthdr" if number(7).is_none() => load_step(register_offset(number(1)?)?, 1, Source::Unknown)?,
-            "fib" | "rt" | "socket" | "osf" | "xfrm" | "tunnel" => {
+            "fib" => {
+                let (length, source) = route_source(number(2)?, number(3)?);
+                load_step(register_offset(number(1)?)?, length, source)?
+            }
+            "rt" | "socket" | "osf" | "xfrm" | "tunnel" => {
                 load_step(register_offset(number(1)?)?, 1, Source::Unknown)?
             }
             // It gives the connection to a flow table; which does so with those alone that it may.
             "flow_offload" => Step::Nothing,
+            // Helpers are given to connections with their first packets; an entry that has one tells.
+            "objref" if number(1) == Some(CONNECTION_HELPER) => Step::Nothing,
             "objref" => Step::Effect("a named object".to_owned()),
             "dynset" => Step::Effect("a statement that adds to a set".to_owned()),
+            "meta" if number(2) == Some(META_MARK) => Step::SetMark { at: register_offset(number(3)?)? },
             "meta" | "ct" | "payload" | "exthdr" => Step::Effect(format!("{name} … set")),
             _ => return None,
         })
@@ -344,74 +363,6 @@ impl Reader<'_> {
     }
 }
 
-/// An element of a set as it was dumped.
-struct Element {
-    key: Option<Vec<u8>>,
-    end: Option<Vec<u8>>,
-    /// The key is the first behind an interval.
-    is_end: bool,
-    is_catch_all: bool,
-    value: SetValue,
-}
-
-/// Bytes of the parts of a key, each of which fills registers of four bytes.
-fn part_lengths(set: &Attributes<'_>, key_length: usize) -> io::Result<Vec<usize>> {
-    let parts = set.nested(9)?.map(|description| description.nested(2)).transpose()?.flatten();
-    let mut lengths = Vec::new();
-    for (_, part) in parts.iter().flat_map(Attributes::iter) {
-        let length = Attributes::parse_all(part)?.big_endian(1).ok_or_else(nonsense)?;
-        lengths.push((length as usize).next_multiple_of(4));
-    }
-    let is_whole = lengths.iter().sum::<usize>() == key_length;
-    Ok(if is_whole { lengths } else { vec![key_length] })
-}
-
-fn add_elements(set: &mut Set, elements: Vec<Element>, parts: &[usize], has_intervals: bool) {
-    let length = set.key_length;
-    let (catch_all, mut elements): (Vec<_>, Vec<_>) = elements.into_iter().partition(|one| one.is_catch_all);
-    catch_all.into_iter().for_each(|one| set.set_catch_all(one.value));
-    let is_whole = |key: &Option<Vec<u8>>| key.as_ref().is_some_and(|key| key.len() == length);
-    if !elements.iter().all(|one| is_whole(&one.key) && (one.end.is_none() || is_whole(&one.end))) {
-        set.is_changing = true;
-        return;
-    }
-    let is_single = |one: &Element| one.end.is_none();
-    if !has_intervals {
-        let has_ranges = !elements.iter().all(is_single);
-        set.is_changing |= has_ranges;
-        elements.into_iter().for_each(|one| set.add_exact(one.key.unwrap_or_default(), one.value));
-    } else if parts.len() > 1 || elements.iter().any(|one| one.end.is_some()) {
-        for one in elements {
-            let from = one.key.unwrap_or_default();
-            let to = one.end.unwrap_or_else(|| from.clone());
-            set.add_range(from, to, parts.to_vec(), one.value);
-        }
-    } else {
-        // Each begins where its key is, and goes on to the next key; those at ends are gaps.
-        elements.sort_by(|one, other| (&one.key, !one.is_end).cmp(&(&other.key, !other.is_end)));
-        let last = vec![0xff; length];
-        let keys: Vec<_> = elements.iter().map(|one| one.key.clone().unwrap_or_default()).collect();
-        for (at, one) in elements.into_iter().enumerate().filter(|(_, one)| !one.is_end) {
-            let next = keys[at + 1..].iter().find(|key| **key != keys[at]);
-            let to = next.map_or_else(|| last.clone(), |next| predecessor(next));
-            set.add_range(keys[at].clone(), to, vec![length], one.value);
-        }
-    }
-}
-
-/// The number before one in network order.
-fn predecessor(key: &[u8]) -> Vec<u8> {
-    let mut key = key.to_vec();
-    for byte in key.iter_mut().rev() {
-        let (less, is_borrowed) = byte.overflowing_sub(1);
-        *byte = less;
-        if !is_borrowed {
-            break;
-        }
-    }
-    key
-}
-
 /// Where a register begins, in bytes: four of 16 bytes, or sixteen of 4 bytes in the same place.
 fn register_offset(number: u32) -> Option<usize> {
     match number {
@@ -442,40 +393,6 @@ fn load_step(to: usize, length: usize, source: Source) -> Option<Step> {
 
 fn read_data(bytes: &[u8]) -> Option<Vec<u8>> {
     (1..=REGISTER_BYTES).contains(&bytes.len()).then(|| bytes.to_vec())
-}
-
-/// The length and the source of what `meta` loads (`NFT_META_*`).
-fn meta_source(key: u32) -> (usize, Source) {
-    let port = |is_input, field| Source::Port { is_input, field };
-    match key {
-        1 => (2, Source::Ethertype),
-        4 => (4, port(true, PortField::Index)),
-        5 => (4, port(false, PortField::Index)),
-        6 => (16, port(true, PortField::Name)),
-        7 => (16, port(false, PortField::Name)),
-        15 => (1, Source::Family),
-        16 => (1, Source::Protocol),
-        _ => (16, Source::Unknown),
-    }
-}
-
-/// The same for `ct` (`NFT_CT_*`).
-fn connection_source(key: u32, direction: Option<u8>) -> (usize, Source) {
-    use ConnectionField::{Destination, DestinationPort, Direction, Protocol, SourcePort, State, Status};
-    let field = |length, field| (length, Source::Connection(field));
-    match (key, direction.filter(|direction| *direction < 2)) {
-        (0, _) => field(4, State),
-        (1, _) => field(1, Direction),
-        (2, _) => field(4, Status),
-        (10, _) => field(1, Protocol),
-        (11, Some(direction)) => field(2, SourcePort(direction)),
-        (12, Some(direction)) => field(2, DestinationPort(direction)),
-        (19, Some(direction)) => field(4, ConnectionField::Source(direction)),
-        (20, Some(direction)) => field(4, Destination(direction)),
-        (21, Some(direction)) => field(16, ConnectionField::Source(direction)),
-        (22, Some(direction)) => field(16, Destination(direction)),
-        _ => (16, Source::Unknown),
-    }
 }
 
 fn family_name(family: u8) -> &'static str {

@@ -1,7 +1,9 @@
 //! What is known of the packets of a direction of a connection that would be forwarded past rules.
 //!
 //! They have no SYN, FIN or RST, no IP option or extension header, and are no fragments; of ICMP they are
-//! echoes. All else about them differs from packet to packet: lengths, TTL, type of service, other flags.
+//! echoes. They arrive with the mark 0: what could set another one before rules see a packet (filters,
+//! programs, chains at devices) keeps the port's packets in the kernel. All else differs from packet to
+//! packet: lengths, TTL, type of service, other flags.
 use super::value::{PartialBytes, Truth};
 use crate::kernel::Family;
 use std::net::IpAddr;
@@ -10,6 +12,8 @@ pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 pub(super) const ICMP: u8 = 1;
 pub(super) const ICMPV6: u8 = 58;
+/// `RTN_UNICAST`.
+const UNICAST: u32 = 1;
 /// `IFNAMSIZ`.
 const NAME_LENGTH: usize = 16;
 
@@ -77,6 +81,9 @@ pub(super) struct Packet<'a> {
     pub(super) status: (u32, u32),
     /// What packets of both directions arrive with.
     pub(super) tuples: Option<[Tuple; 2]>,
+    /// Whether routes lead to the source by `input`, and to the destination by `output`: neither is then an
+    /// address of this machine, a broadcast or a multicast address.
+    pub(super) is_routed: [bool; 2],
 }
 
 /// What a load gives.
@@ -110,6 +117,17 @@ pub(super) enum Header {
 pub(super) enum PortField {
     Index,
     Name,
+}
+
+/// What rules ask the kernel's routes about an address of the packet (`fib`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RouteField {
+    /// The interface that they lead by.
+    Port(PortField),
+    /// Whether there is one, in a byte.
+    IsThere,
+    /// The address's type (`RTN_*`).
+    Type,
 }
 
 /// Fields of an entry of connection tracking that a rule may read.
@@ -211,6 +229,46 @@ impl Packet<'_> {
                 name.resize(NAME_LENGTH, 0);
                 PartialBytes::known(name).into()
             }
+        }
+    }
+
+    /// The mark. Of an established connection it is 0, since a rule that sets another one stands in the way.
+    pub(super) fn load_mark(&self) -> Loaded {
+        match self.state {
+            State::New => Loaded::unknown(4),
+            _ => PartialBytes::known([0; 4]).into(),
+        }
+    }
+
+    /// What routes have for the source or the destination.
+    pub(super) fn load_route(&self, is_source: bool, field: RouteField) -> Loaded {
+        let is_routed = self.is_routed[usize::from(!is_source)];
+        let port = if is_source { self.input } else { self.output };
+        match field {
+            RouteField::IsThere if is_routed => PartialBytes::known([1]).into(),
+            RouteField::Type if is_routed => PartialBytes::known(UNICAST.to_ne_bytes()).into(),
+            RouteField::Port(field) if is_routed && matches!(port, Port::Is(_)) => {
+                self.load_port(is_source, field)
+            }
+            RouteField::IsThere => Loaded::unknown(1),
+            RouteField::Type | RouteField::Port(PortField::Index) => Loaded::unknown(4),
+            RouteField::Port(PortField::Name) => Loaded::unknown(NAME_LENGTH),
+        }
+    }
+
+    /// Whether the type of an address is among those of a mask of bits (`1 << RTN_*`), as the match
+    /// `addrtype` asks.
+    pub(super) fn is_of_type(&self, is_source: bool, types: u16) -> Truth {
+        /// Types that a route by a port excludes: unspecified, local, anycast, multicast, unreachable.
+        const OTHER: u16 = 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 7;
+        let is_unicast = types & 1 << UNICAST != 0;
+        match (self.is_routed[usize::from(!is_source)], self.family) {
+            (false, _) => Truth::Unknown,
+            (true, Family::V4) => is_unicast.into(),
+            // Of several types an address of IPv6 must have all.
+            (true, Family::V6) if types == 1 << UNICAST => Truth::Yes,
+            (true, Family::V6) if types & OTHER != 0 => Truth::No,
+            (true, Family::V6) => Truth::Unknown,
         }
     }
 

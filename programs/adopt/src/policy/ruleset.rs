@@ -1,5 +1,5 @@
 //! Rules of all kinds in one form, as far as they are understood.
-use super::packet::{ConnectionField, Header, Packet, Port, PortField, State};
+use super::packet::{ConnectionField, Header, Packet, Port, PortField, RouteField, State};
 use super::sets::Set;
 use super::value::Truth;
 use crate::kernel::Family;
@@ -87,6 +87,12 @@ pub(super) enum Source {
         field: PortField,
     },
     Connection(ConnectionField),
+    Mark,
+    /// Of the source's or the destination's route.
+    Route {
+        is_source: bool,
+        field: RouteField,
+    },
     /// The same for all packets of a family and protocol.
     Family,
     Protocol,
@@ -146,6 +152,10 @@ pub(super) enum Step {
     },
     Test(Condition),
     Decide(Verdict),
+    /// Sets the mark to four bytes of registers.
+    SetMark {
+        at: usize,
+    },
     /// Nothing that matters, such as an anonymous counter.
     Nothing,
     /// Something that packets that are forwarded past the rule would be without, or that is not understood.
@@ -171,15 +181,54 @@ pub(super) enum Condition {
         mask: u8,
         value: u8,
     },
+    /// Bits of the mark.
+    Mark {
+        mask: u32,
+        value: u32,
+    },
+    /// Whether the type of the source or the destination is one of these (`1 << RTN_*`).
+    AddressType {
+        is_source: bool,
+        types: u16,
+    },
+    /// Whether routes lead to the source by where the packet came from.
+    ReversePath,
     Not(Box<Condition>),
     Any(Vec<Condition>),
     /// It may be so or not.
     Unknown,
 }
 
+impl Ruleset {
+    /// Whether what some rule does depends on routes.
+    pub(super) fn asks_routes(&self) -> bool {
+        let asks = |step: &Step| match step {
+            Step::Load { source: Source::Route { .. }, .. } => true,
+            Step::Test(condition) => condition.asks_routes(),
+            _ => false,
+        };
+        self.chains.iter().flat_map(|chain| &chain.rules).flat_map(|rule| &rule.steps).any(asks)
+    }
+}
+
 impl Condition {
     pub(super) fn inverted_if(self, is_inverted: bool) -> Condition {
         if is_inverted { Condition::Not(Box::new(self)) } else { self }
+    }
+
+    /// One that no packet here meets.
+    pub(super) fn never() -> Condition {
+        Condition::Any(Vec::new())
+    }
+
+    /// Whether it depends on routes.
+    fn asks_routes(&self) -> bool {
+        match self {
+            Condition::AddressType { .. } | Condition::ReversePath => true,
+            Condition::Not(condition) => condition.asks_routes(),
+            Condition::Any(all) => all.iter().any(Condition::asks_routes),
+            _ => false,
+        }
     }
 
     pub(super) fn is_so(&self, packet: &Packet<'_>) -> Truth {
@@ -193,6 +242,12 @@ impl Condition {
             Condition::DestinationPort(ranges) => is_port(packet.ports[1], ranges),
             Condition::State(mask) => is_state(packet.state, *mask),
             Condition::TcpFlags { mask, value } => packet.has_tcp_flags(*mask, *value),
+            Condition::Mark { mask, value } => {
+                packet.load_mark().value.mask_xor(&mask.to_ne_bytes(), &[0; 4]).equals(&value.to_ne_bytes())
+            }
+            Condition::AddressType { is_source, types } => packet.is_of_type(*is_source, *types),
+            Condition::ReversePath if packet.is_routed[0] => Truth::Yes,
+            Condition::ReversePath => Truth::Unknown,
             Condition::Not(condition) => condition.is_so(packet).invert_if(true),
             Condition::Any(all) => all.iter().fold(Truth::No, |truth, one| truth.or(one.is_so(packet))),
             Condition::Unknown => Truth::Unknown,

@@ -1,5 +1,5 @@
 //! Random rules, through a plain interpreter that sees single packets.
-use super::packet::{ConnectionField, Header, Interface, PortField};
+use super::packet::{ConnectionField, Header, Interface, PortField, RouteField};
 use super::ruleset::*;
 use super::sets::{Set, SetValue};
 use super::*;
@@ -18,6 +18,8 @@ struct OnePacket {
     /// These differ between packets of a connection.
     ttl: u8,
     pushes: bool,
+    /// Whether routes lead by its ports to both addresses; otherwise these are this machine's.
+    is_routed: bool,
 }
 
 impl OnePacket {
@@ -37,12 +39,36 @@ impl OnePacket {
 enum Ask {
     Protocol(u8),
     Source(u8, u8),
-    DestinationPort { from: u16, to: u16, is_inverted: bool },
-    InSet { sources: Vec<u8>, is_inverted: bool },
+    DestinationPort {
+        from: u16,
+        to: u16,
+        is_inverted: bool,
+    },
+    InSet {
+        sources: Vec<u8>,
+        is_inverted: bool,
+    },
     Input(bool),
     Reply(bool),
     Established(bool),
     Syn,
+    Mark {
+        mask: u8,
+        value: u8,
+        is_of_iptables: bool,
+    },
+    /// Whether the source, or the destination, is an address of this machine.
+    Local {
+        is_source: bool,
+        is_of_iptables: bool,
+    },
+    /// Whether there is no route to the source by the input.
+    NoWayBack {
+        is_of_iptables: bool,
+    },
+    /// By which interface a route leads to the source.
+    WayBack(bool),
+    RoutingHeader,
     // What differs from packet to packet.
     Ttl(u8),
     Pushes,
@@ -54,6 +80,11 @@ enum Do {
     Drop,
     Log,
     Nothing,
+    /// Sets bits of the mark.
+    Mark {
+        keeps: u8,
+        sets: u8,
+    },
     Jump,
     Goto,
     Return,
@@ -63,7 +94,7 @@ enum Do {
 struct TestRule(Vec<Ask>, Do);
 
 impl Ask {
-    fn is_so(&self, packet: &OnePacket) -> bool {
+    fn is_so(&self, packet: &OnePacket, mark: u8) -> bool {
         match self {
             Ask::Protocol(protocol) => packet.protocol == *protocol,
             Ask::Source(host, mask) => packet.hosts[0] & mask == host & mask,
@@ -74,7 +105,10 @@ impl Ask {
             Ask::Input(is_lan) => (packet.input() == "lan0") == *is_lan,
             Ask::Reply(is_reply) => packet.is_reply == *is_reply,
             Ask::Established(is_established) => *is_established,
-            Ask::Syn => false,
+            Ask::Syn | Ask::RoutingHeader => false,
+            Ask::Mark { mask, value, .. } => mark & mask == *value,
+            Ask::Local { .. } | Ask::NoWayBack { .. } => !packet.is_routed,
+            Ask::WayBack(is_lan) => packet.is_routed && (packet.input() == "lan0") == *is_lan,
             Ask::Ttl(least) => packet.ttl >= *least,
             // Of UDP it is another byte of the packet, or none.
             Ask::Pushes => packet.pushes,
@@ -83,6 +117,9 @@ impl Ask {
 
     fn varies(&self) -> bool {
         matches!(self, Ask::Ttl(_) | Ask::Pushes)
+    }
+    fn asks_routes(&self) -> bool {
+        matches!(self, Ask::Local { .. } | Ask::NoWayBack { .. } | Ask::WayBack(_))
     }
 
     /// As nft would write it.
@@ -130,6 +167,34 @@ impl Ask {
                 let condition = Condition::TcpFlags { mask: 2, value: 2 };
                 vec![load(1, Source::Protocol), is(vec![6]), Step::Test(condition)]
             }
+            Ask::Mark { mask: bits, value, is_of_iptables: true } => {
+                vec![Step::Test(Condition::Mark { mask: u32::from(*bits), value: u32::from(*value) })]
+            }
+            Ask::Mark { mask: bits, value, .. } => vec![
+                load(4, Source::Mark),
+                mask(u32::from(*bits).to_ne_bytes().to_vec()),
+                is(u32::from(*value).to_ne_bytes().to_vec()),
+            ],
+            Ask::Local { is_source, is_of_iptables: true } => {
+                vec![Step::Test(Condition::AddressType { is_source: *is_source, types: 1 << 2 })]
+            }
+            Ask::Local { is_source, .. } => {
+                let source = Source::Route { is_source: *is_source, field: RouteField::Type };
+                vec![load(4, source), is(2_u32.to_ne_bytes().to_vec())]
+            }
+            Ask::NoWayBack { is_of_iptables: true } => {
+                vec![Step::Test(Condition::ReversePath.inverted_if(true))]
+            }
+            Ask::NoWayBack { .. } => {
+                vec![load(1, Source::Route { is_source: true, field: RouteField::IsThere }), is(vec![0])]
+            }
+            Ask::WayBack(is_lan) => {
+                let field = RouteField::Port(PortField::Name);
+                let mut name = if *is_lan { b"lan0".to_vec() } else { b"wan0".to_vec() };
+                name.resize(16, 0);
+                vec![load(16, Source::Route { is_source: true, field }), is(name)]
+            }
+            Ask::RoutingHeader => vec![Step::Test(Condition::never())],
             Ask::Ttl(least) => vec![
                 header(Header::Network, 8, 1),
                 Step::Compare { at: 0, order: Order::GreaterOrEqual, with: vec![*least] },
@@ -146,9 +211,10 @@ fn passes(chains: &[Vec<TestRule>; 2], accepts: bool, packet: &OnePacket) -> boo
         chain: usize,
         packet: &OnePacket,
         is_clean: &mut bool,
+        mark: &mut u8,
     ) -> Option<bool> {
         for TestRule(asks, action) in &chains[chain] {
-            if !asks.iter().all(|ask| ask.is_so(packet)) {
+            if !asks.iter().all(|ask| ask.is_so(packet, *mark)) {
                 continue;
             }
             match action {
@@ -156,9 +222,13 @@ fn passes(chains: &[Vec<TestRule>; 2], accepts: bool, packet: &OnePacket) -> boo
                 Do::Drop => return Some(false),
                 Do::Log => *is_clean = false,
                 Do::Nothing => {}
+                Do::Mark { keeps, sets } => {
+                    *mark = *mark & keeps ^ sets;
+                    *is_clean &= *mark == 0;
+                }
                 Do::Return => return None,
                 Do::Jump | Do::Goto if chain == 0 => {
-                    let end = walk(chains, 1, packet, is_clean);
+                    let end = walk(chains, 1, packet, is_clean, mark);
                     if end.is_some() || *action == Do::Goto {
                         return end;
                     }
@@ -169,7 +239,7 @@ fn passes(chains: &[Vec<TestRule>; 2], accepts: bool, packet: &OnePacket) -> boo
         None
     }
     let mut is_clean = true;
-    walk(chains, 0, packet, &mut is_clean).unwrap_or(accepts) && is_clean
+    walk(chains, 0, packet, &mut is_clean, &mut 0).unwrap_or(accepts) && is_clean
 }
 
 fn ruleset(chains: &[Vec<TestRule>; 2], accepts: bool) -> Ruleset {
@@ -178,7 +248,13 @@ fn ruleset(chains: &[Vec<TestRule>; 2], accepts: bool) -> Ruleset {
         let mut written = Vec::new();
         for TestRule(asks, action) in rules {
             let mut steps: Vec<Step> = asks.iter().flat_map(|ask| ask.steps(&mut ruleset.sets)).collect();
+            if let Do::Mark { keeps, sets } = action {
+                let [mask, xor] = [keeps, sets].map(|bits| u32::from(*bits).to_ne_bytes().to_vec());
+                steps.push(Step::Load { to: 0, length: 4, source: Source::Mark });
+                steps.push(Step::MaskXor { from: 0, to: 0, mask, xor });
+            }
             steps.push(match action {
+                Do::Mark { .. } => Step::SetMark { at: 0 },
                 Do::Accept => Step::Decide(Verdict::Accept),
                 Do::Drop => Step::Decide(Verdict::Drop),
                 Do::Log => Step::Effect("log".into()),
@@ -210,6 +286,15 @@ fn an_ask() -> impl Strategy<Value = Ask> {
         any::<bool>().prop_map(Ask::Reply),
         any::<bool>().prop_map(Ask::Established),
         Just(Ask::Syn),
+        Just(Ask::RoutingHeader),
+        (0..3_u8, 0..3_u8, any::<bool>()).prop_map(|(mask, value, is_of_iptables)| Ask::Mark {
+            mask,
+            value,
+            is_of_iptables
+        }),
+        any::<[bool; 2]>().prop_map(|[is_source, is_of_iptables]| Ask::Local { is_source, is_of_iptables }),
+        any::<bool>().prop_map(|is_of_iptables| Ask::NoWayBack { is_of_iptables }),
+        any::<bool>().prop_map(Ask::WayBack),
         (0..3_u8).prop_map(Ask::Ttl),
         Just(Ask::Pushes),
     ]
@@ -221,6 +306,7 @@ fn rules() -> impl Strategy<Value = Vec<TestRule>> {
         3 => Just(Do::Drop),
         1 => Just(Do::Log),
         1 => Just(Do::Nothing),
+        1 => (0..3_u8, 0..2_u8).prop_map(|(keeps, sets)| Do::Mark { keeps, sets }),
         2 => Just(Do::Jump),
         1 => Just(Do::Goto),
         1 => Just(Do::Return),
@@ -240,6 +326,7 @@ fn packet() -> impl Strategy<Value = OnePacket> {
             is_reply,
             ttl: 0,
             pushes: false,
+            is_routed: true,
         },
     )
 }
@@ -252,6 +339,7 @@ proptest! {
         rules in [rules(), rules()],
         accepts in any::<bool>(),
         packet in packet(),
+        is_routed in any::<bool>(),
     ) {
         let policy = Policy::of(ruleset(&rules, accepts));
         let ports = ["lan0", "wan0"].map(|name| Interface { index: 1, name: name.into() });
@@ -263,12 +351,18 @@ proptest! {
             direction: u8::from(packet.is_reply),
             status: ESTABLISHED,
             input: Some(&ports[usize::from(packet.is_reply)]),
-            output: None,
+            output: Some(&ports[usize::from(!packet.is_reply)]),
+            is_routed,
         };
-        let at_any_port = ConnectionView { input: None, ..view };
-        let all = [0, 1, 2, 3].into_iter().flat_map(|ttl| {
-            [false, true].map(|pushes| OnePacket { ttl, pushes, ..packet })
-        });
+        let at_any_port = ConnectionView { input: None, output: None, is_routed: false, ..view };
+        let with = |ttl| [false, true].map(|pushes| OnePacket { ttl, pushes, ..packet });
+        let all = [0, 1, 2, 3].into_iter().flat_map(with);
+        // Where it is not known whether routes lead to the source, they may not.
+        let of_routes: &[bool] = if is_routed { &[true] } else { &[true, false] };
+        let as_routed = |one: OnePacket| {
+            of_routes.iter().map(move |is_routed| OnePacket { is_routed: *is_routed, ..one })
+        };
+        let all = all.flat_map(as_routed);
         let pass: Vec<bool> = all.map(|packet| passes(&rules, accepts, &packet)).collect();
         let is_open = policy.obstacle(&view).is_none();
         prop_assert!(!is_open || pass.iter().all(|passes| *passes), "{pass:?}");
@@ -278,7 +372,8 @@ proptest! {
         prop_assert!(!is_open_to_all || policy.obstacle(&at_any_port).is_none());
         let sure = policy.survey(Family::V4).iter().any(|one| one.is_sure);
         prop_assert!(!sure || pass.iter().all(|passes| !passes), "what is said to stop all stops not all");
-        if !rules.iter().flatten().any(|rule| rule.0.iter().any(Ask::varies)) {
+        let asks = || rules.iter().flatten().flat_map(|rule| &rule.0);
+        if !asks().any(Ask::varies) && (is_routed || !asks().any(Ask::asks_routes)) {
             prop_assert_eq!(is_open, pass[0]);
         }
     }

@@ -1,5 +1,6 @@
 //! Matches and targets of iptables in rules of nftables, whose settings are structures of the kernel's.
 use super::ruleset::{Condition, Step, Verdict};
+use crate::blockers::iptables::gives_only_a_helper;
 
 /// `XT_CONNTRACK_STATE`: of what the match asks, the state.
 const OF_STATE: u16 = 1;
@@ -11,9 +12,8 @@ const CONNECTION_FLAGS: usize = 146;
 const PLAIN_STATES: u32 = 0x1f;
 
 /// Matches that only look at a packet. What they find is not known; others count, limit, or remember.
-const ONLY_LOOKING: [&str; 32] = [
+const ONLY_LOOKING: [&str; 31] = [
     "addrtype",
-    "ah",
     "bpf",
     "cgroup",
     "connlabel",
@@ -23,11 +23,11 @@ const ONLY_LOOKING: [&str; 32] = [
     "dscp",
     "ecn",
     "esp",
-    "frag",
     "helper",
     "hl",
     "icmp",
     "icmp6",
+    "ipv6header",
     "iprange",
     "length",
     "mac",
@@ -46,34 +46,49 @@ const ONLY_LOOKING: [&str; 32] = [
     "u32",
 ];
 
+/// Matches about headers of IPv6 that no packet here has.
+const NEVER: [&str; 6] = ["ah", "dst", "frag", "hbh", "mh", "rt"];
+
 /// What a match asks that is not understood here.
 pub(super) fn unknown_match(name: &str) -> Step {
-    match ONLY_LOOKING.contains(&name) {
-        true => Step::Test(Condition::Unknown),
-        false => Step::Effect(format!("match {name}")),
+    match name {
+        _ if NEVER.contains(&name) => Step::Test(Condition::never()),
+        _ if ONLY_LOOKING.contains(&name) => Step::Test(Condition::Unknown),
+        _ => Step::Effect(format!("match {name}")),
     }
 }
 
 /// What a match asks.
 pub(super) fn match_step(name: &str, revision: u32, settings: &[u8]) -> Step {
     let condition = match name {
-        "comment" => Some(Condition::Not(Box::new(Condition::Any(Vec::new())))),
+        "comment" => Some(Condition::never().inverted_if(true)),
         "conntrack" if revision >= 2 => conntrack_condition(settings),
         "state" => number32(settings, 0).map(Condition::State),
         "tcp" => transport_condition(settings, true),
         "udp" => transport_condition(settings, false),
         "multiport" if revision == 1 => multiport_condition(settings),
+        "mark" if revision == 1 => mark_condition(settings),
+        "addrtype" => addrtype_condition(settings, revision),
+        "rpfilter" => settings.first().map(|flags| Condition::ReversePath.inverted_if(flags & 8 != 0)),
         _ => None,
     };
     condition.map_or_else(|| unknown_match(name), Step::Test)
 }
 
 /// What a target does.
-pub(super) fn target_step(name: &str) -> Step {
+pub(super) fn target_step(name: &str, revision: u32, settings: &[u8]) -> Step {
     match name {
         "REJECT" | "DROP" => Step::Decide(Verdict::Drop),
-        _ => Step::Effect(format!("target {name}")),
+        // `struct xt_mark_tginfo2`: of the mark 0, what is set is left.
+        "MARK" if revision == 2 && number32(settings, 0) == Some(0) => Step::Nothing,
+        "CT" if gives_only_a_helper(settings) => Step::Nothing,
+        _ => effect_of_target(name),
     }
+}
+
+/// What a target does that is not understood here.
+pub(super) fn effect_of_target(name: &str) -> Step {
+    Step::Effect(format!("target {name}"))
 }
 
 fn number32(bytes: &[u8], at: usize) -> Option<u32> {
@@ -95,6 +110,31 @@ fn conntrack_condition(settings: &[u8]) -> Option<Condition> {
         asked if asked & OF_STATE != 0 => all_of([state, Condition::Unknown]),
         _ => Condition::Unknown,
     })
+}
+
+/// `struct xt_mark_mtinfo1`.
+fn mark_condition(settings: &[u8]) -> Option<Condition> {
+    let condition = Condition::Mark { value: number32(settings, 0)?, mask: number32(settings, 4)? };
+    Some(condition.inverted_if(*settings.get(8)? != 0))
+}
+
+/// `struct xt_addrtype_info`, and `struct xt_addrtype_info_v1` whose flags may also name an interface.
+fn addrtype_condition(settings: &[u8], revision: u32) -> Option<Condition> {
+    let types = |at: usize| number16(settings, at);
+    let is_inverted = match revision {
+        0 => [4, 8].map(|at| number32(settings, at).map(|inverted| inverted != 0)),
+        1 => {
+            let flags = number32(settings, 4).filter(|flags| flags & !3 == 0);
+            [1, 2].map(|flag| flags.map(|flags| flags & flag != 0))
+        }
+        _ => return None,
+    };
+    let of = |is_source: bool, types: u16, is_inverted: bool| {
+        let condition = Condition::AddressType { is_source, types };
+        (types != 0).then(|| condition.inverted_if(is_inverted))
+    };
+    let [source, destination] = is_inverted;
+    Some(all_of(of(true, types(0)?, source?).into_iter().chain(of(false, types(2)?, destination?))))
 }
 
 /// All of some conditions.
@@ -148,15 +188,21 @@ mod tests {
 
     #[test]
     fn settings_of_any_length_are_understood_or_not() {
-        for name in ["conntrack", "state", "tcp", "udp", "multiport", "comment", "limit"] {
+        for name in ["conntrack", "state", "tcp", "udp", "multiport", "mark", "addrtype", "rpfilter", "limit"]
+        {
             for length in 0..200 {
                 for byte in [0, 1, 0xff] {
                     match_step(name, 1, &vec![byte; length]);
                     match_step(name, 3, &vec![byte; length]);
+                    target_step("MARK", 2, &vec![byte; length]);
+                    target_step("CT", 2, &vec![byte; length]);
                 }
             }
         }
         assert_eq!(match_step("limit", 0, &[]), Step::Effect("match limit".into()));
         assert_eq!(match_step("length", 0, &[]), Step::Test(Condition::Unknown));
+        assert_eq!(match_step("rt", 0, &[]), Step::Test(Condition::never()));
+        assert_eq!(target_step("MARK", 2, &[0, 0, 0, 0, 0xff, 0, 0, 0]), Step::Nothing);
+        assert_eq!(target_step("MARK", 2, &[1, 0, 0, 0, 0xff, 0, 0, 0]), effect_of_target("MARK"));
     }
 }

@@ -127,7 +127,10 @@ impl Session {
         match Policy::read() {
             Ok(policy) => {
                 let translates = consent.is_some_and(|consent| consent.translates);
-                let found = RulesAsked { policy: &policy, input, output: output.as_ref(), translates };
+                let by = self.accelerator.egress(asked.source).flatten();
+                let returns = by.is_some() && by == self.accelerator.port(input.index);
+                let output = output.as_ref();
+                let found = RulesAsked { policy: &policy, input, output, returns, translates };
                 steps.extend(found.explain(&key, known.as_ref()));
             }
             Err(error) => steps.push(step("rules", false, format!("they can't be read: {error}"))),
@@ -195,6 +198,8 @@ struct RulesAsked<'a> {
     policy: &'a Policy,
     input: &'a Interface,
     output: Option<&'a Interface>,
+    /// Whether the source is routed by the input.
+    returns: bool,
     translates: bool,
 }
 
@@ -248,7 +253,8 @@ impl RulesAsked<'_> {
         status: u32,
     ) -> ConnectionView<'_> {
         let (input, output) = (Some(self.input), self.output);
-        ConnectionView { arrives, leaves, tuples, direction, status, input, output }
+        let is_routed = self.returns;
+        ConnectionView { arrives, leaves, tuples, direction, status, input, output, is_routed }
     }
 }
 
