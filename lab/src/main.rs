@@ -17,6 +17,7 @@ struct Cli {
 
 const EXAMPLES: &str = "Examples:
   artery-bench adopt --quick                   as root: forwarding beside the kernel, and the kernel beside it
+  artery-bench adopt --policy --quick          as root: connections past a firewall, beside the kernel with it
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
   artery-bench fib --quick                     lookups a second of every routing table, with a synthetic feed
   artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines

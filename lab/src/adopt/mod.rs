@@ -7,19 +7,20 @@
 //! program alone comes from runs on frames that are not sent, minus the same runs without it.
 
 mod bed;
+mod policy;
 pub(crate) mod programs;
 mod report;
-
-pub use crate::results::OnFeed as Options;
 
 use crate::fib::timing::Pinned;
 use crate::fib::{self, Family, LoadedFamily, Traffic};
 use crate::forward::is_far;
 use crate::machine::Machine;
 use crate::output::progress;
+use crate::results::OnFeed;
 use anyhow::Context as _;
 use artery_lpm::Prefix;
 use bed::{Bed, Running, TARGETS, index, refusal};
+use clap::Args;
 use programs::{Frames, KernelLookup};
 use report::Report;
 use std::net::IpAddr;
@@ -80,8 +81,22 @@ struct Load {
     frames: Frames,
 }
 
+/// What is measured.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Options {
+    #[command(flatten)]
+    feed: OnFeed,
+    /// Connections past a firewall and masquerading instead, beside the kernel with the same rules
+    #[arg(long, conflicts_with = "table")]
+    policy: bool,
+}
+
 /// Measures, prints, and writes files.
 pub fn run(options: &Options) -> anyhow::Result<()> {
+    if options.policy {
+        return policy::run(&options.feed.delivery);
+    }
+    let options = &options.feed;
     let plan = options.delivery.manner.plan(Plan::FULL, Plan::QUICK);
     let mut report = Report::new(Machine::here());
     match Bed::new() {
@@ -97,7 +112,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 
 /// Fills the tables of both families, and makes frames for them. In between is measured what is asked
 /// of one family alone.
-fn loads(options: &Options, plan: &Plan, bed: &Bed, report: &mut Report) -> anyhow::Result<Vec<Load>> {
+fn loads(options: &OnFeed, plan: &Plan, bed: &Bed, report: &mut Report) -> anyhow::Result<Vec<Load>> {
     let folder = tempfile::tempdir().context("a folder for routes")?;
     let loaded = fib::load(options.table.as_deref())?;
     let options = fib::Options { table: options.table.clone(), ..fib::Options::default() };

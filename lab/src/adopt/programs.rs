@@ -18,6 +18,12 @@ use std::sync::{Mutex, PoisonError};
 const FRAME: usize = 60;
 /// Frames that the kernel handles at once.
 const BATCH: u32 = 64;
+/// Ports of frames, and of those that answer.
+const FORTH: [u16; 2] = [1024, 53];
+const BACK: [u16; 2] = [53, 1024];
+/// The type of frames of IPv6, and where the checksum of UDP is in frames of IPv4.
+const IPV6: [u8; 2] = [0x86, 0xdd];
+const UDP_CHECKSUM: usize = 40;
 /// Where the links' headers end.
 const IP: i16 = 14;
 /// What XDP programs return (`enum xdp_action`).
@@ -64,6 +70,8 @@ pub(super) struct Frames {
     frame: Vec<u8>,
     is_ipv6: bool,
     entries: Array,
+    /// Where in the IP header of IPv4 the address is that differs.
+    address: i16,
     /// The number of the next one.
     next: WordArray<1>,
     count: usize,
@@ -71,23 +79,38 @@ pub(super) struct Frames {
 
 /// Words of a destination: its address, and for IPv4 the checksum of the header behind it.
 const ENTRY: usize = 2;
+/// Where in the IP header of IPv4 the addresses are.
+const SOURCE: i16 = 12;
+const DESTINATION: i16 = 16;
 
 impl Frames {
     /// Frames to destinations of one family, a power of two of them.
     pub(super) fn new(to: EtherAddr, source: IpAddr, destinations: &[IpAddr]) -> io::Result<Frames> {
-        let count = destinations.len();
+        let frame = |destination: &IpAddr| frame(to, source, *destination, FORTH);
+        Frames::of(&destinations.iter().map(frame).collect::<Vec<_>>(), DESTINATION)
+    }
+
+    /// Frames of IPv4 that answer those, from many sources, a power of two of them, to one destination.
+    pub(super) fn answers(to: EtherAddr, sources: &[IpAddr], destination: IpAddr) -> io::Result<Frames> {
+        let frame = |source: &IpAddr| frame(to, *source, destination, BACK);
+        Frames::of(&sources.iter().map(frame).collect::<Vec<_>>(), SOURCE)
+    }
+
+    fn of(frames: &[Vec<u8>], address: i16) -> io::Result<Frames> {
+        let count = frames.len();
         assert!(count.is_power_of_two(), "a program counts them with a mask");
         let (words, entries) = shared_words("destinations", count * ENTRY)?;
-        for (number, destination) in destinations.iter().enumerate() {
-            let entry = entry(&frame(to, source, *destination));
+        for (number, frame) in frames.iter().enumerate() {
+            let entry = entry(frame, address);
             entry.iter().zip(&words[number * ENTRY..]).for_each(|(new, word)| {
                 word.store(*new, Ordering::Relaxed);
             });
         }
         Ok(Frames {
-            frame: frame(to, source, destinations[0]),
-            is_ipv6: source.is_ipv6(),
+            frame: frames[0].clone(),
+            is_ipv6: frames[0][12..14] == IPV6,
             entries,
+            address,
             next: WordArray::new()?,
             count,
         })
@@ -141,7 +164,7 @@ impl Frames {
         }
         let copies: &[(Size, i16, i16)] = match self.is_ipv6 {
             true => &[(Size::Double, 0, IP + 24), (Size::Double, 8, IP + 32)],
-            false => &[(Size::Word, 0, IP + 16), (Size::Half, 8, IP + 10)],
+            false => &[(Size::Word, 0, IP + self.address), (Size::Half, 8, IP + 10)],
         };
         for (size, from, to) in copies {
             a.load(*size, R3, R9, *from);
@@ -158,23 +181,23 @@ impl Frames {
 }
 
 /// What of a frame is its own.
-fn entry(frame: &[u8]) -> [u64; ENTRY] {
+fn entry(frame: &[u8], address: i16) -> [u64; ENTRY] {
     let word = |at: usize, bytes: usize| {
         let mut word = [0; 8];
         word[..bytes].copy_from_slice(&frame[at..at + bytes]);
         u64::from_ne_bytes(word)
     };
-    match frame[12..14] {
-        [0x86, 0xdd] => [word(38, 8), word(46, 8)],
-        _ => [word(30, 4), word(24, 2)],
+    match [frame[12], frame[13]] {
+        IPV6 => [word(38, 8), word(46, 8)],
+        _ => [word((IP + address) as usize, 4), word(24, 2)],
     }
 }
 
-fn frame(to: EtherAddr, source: IpAddr, destination: IpAddr) -> Vec<u8> {
+fn frame(to: EtherAddr, source: IpAddr, destination: IpAddr, [near, far]: [u16; 2]) -> Vec<u8> {
     let link = ether(to, EtherAddr([2, 0, 0, 0, 1, 2]));
     let mut bytes = match (source, destination) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            link.ip4(ip4().src(from).dst(to).ttl(64).udp(1024, 53).payload([0; 18])).bytes()
+            link.ip4(ip4().src(from).dst(to).ttl(64).udp(near, far).payload([0; 18])).bytes()
         }
         (from, to) => {
             let [from, to] = [from, to].map(in_ipv6);
@@ -182,6 +205,10 @@ fn frame(to: EtherAddr, source: IpAddr, destination: IpAddr) -> Vec<u8> {
         }
     };
     bytes.resize(FRAME, 0);
+    if source.is_ipv4() && destination.is_ipv4() {
+        // A checksum would differ with the addresses, and connection tracking looks at it.
+        bytes[UDP_CHECKSUM..UDP_CHECKSUM + 2].fill(0);
+    }
     bytes
 }
 

@@ -1,0 +1,323 @@
+//! `artery-bench adopt --policy`: connections past a firewall, and past one that masquerades, beside the
+//! kernel with the same rules.
+//!
+//! Each figure is of hosts of their own, so that no connection of another one is left. Flows of UDP differ in
+//! their far addresses; the program `artery` adopts the ports before they begin. Processors' time is that of
+//! this process, which sends and forwards in line on one of them, and that of `artery` on the other.
+mod report;
+
+use super::bed::{Bed, TARGETS, index, refusal};
+use super::programs::{Frames, Sink};
+use crate::fib::timing::Pinned;
+use crate::machine::Machine;
+use crate::output::progress;
+use crate::program;
+use crate::results::Delivery;
+use crate::rig::{Host, Process};
+use anyhow::{Context as _, ensure};
+use artery_wire::EtherAddr;
+use report::Report;
+use rustix::time::{ClockId, clock_gettime};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+/// Where far addresses begin, and the near one; what a masquerading gateway shows instead.
+const FAR: Ipv4Addr = Ipv4Addr::new(20, 0, 0, 0);
+const NEAR: &str = "198.18.0.2";
+const GATEWAY: &str = "198.19.0.1";
+/// Seconds that entries of UDP live, longer than a run takes.
+const TIMEOUT: &str = "600";
+/// How long connections may take to be forwarded, and frames to arrive.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Ticks in a second that the kernel counts processes' time in (`USER_HZ`).
+const TICKS: f64 = 100.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rules {
+    Filter,
+    Masquerade,
+}
+
+impl Rules {
+    const ALL: [Rules; 2] = [Rules::Filter, Rules::Masquerade];
+
+    fn name(self) -> &'static str {
+        match self {
+            Rules::Filter => "established accept, policy drop",
+            Rules::Masquerade => "the same, and masquerading",
+        }
+    }
+
+    fn text(self) -> String {
+        let filter = "table inet f { chain forward { type filter hook forward priority 0; policy drop; \
+            ct state established,related accept; iifname eth0 accept; }; }";
+        let masquerade =
+            "table ip n { chain out { type nat hook postrouting priority 100; oifname eth1 masquerade; }; }";
+        match self {
+            Rules::Filter => filter.to_owned(),
+            Rules::Masquerade => format!("{filter}; {masquerade}"),
+        }
+    }
+
+    /// Where answers go to.
+    fn near(self) -> IpAddr {
+        let near = if self == Rules::Filter { NEAR } else { GATEWAY };
+        near.parse().expect("an address")
+    }
+}
+
+/// Who forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Forwarder {
+    Kernel,
+    Xdp,
+    Tc,
+}
+
+impl Forwarder {
+    const ALL: [Forwarder; 3] = [Forwarder::Kernel, Forwarder::Xdp, Forwarder::Tc];
+    /// XDP would lose what hosts on such links leave to a card.
+    const OF_TCP: [Forwarder; 2] = [Forwarder::Kernel, Forwarder::Tc];
+
+    fn name(self) -> &'static str {
+        match self {
+            Forwarder::Kernel => "kernel",
+            Forwarder::Xdp => "artery adopt, XDP",
+            Forwarder::Tc => "artery adopt, tc",
+        }
+    }
+
+    fn path(self) -> Option<&'static str> {
+        match self {
+            Forwarder::Kernel => None,
+            Forwarder::Xdp => Some("xdp"),
+            Forwarder::Tc => Some("tc"),
+        }
+    }
+}
+
+/// How much is run.
+struct Plan {
+    rounds: usize,
+    flows: &'static [usize],
+    /// Frames of a run.
+    frames: u32,
+    /// Connections that are opened in a run.
+    new: usize,
+    /// Seconds of a run of iperf3.
+    seconds: u32,
+}
+
+impl Plan {
+    const FULL: Plan =
+        Plan { rounds: 7, flows: &[1 << 12, 1 << 16], frames: 1 << 22, new: 1 << 16, seconds: 4 };
+    const QUICK: Plan = Plan { rounds: 3, flows: &[1 << 12], frames: 1 << 20, new: 1 << 14, seconds: 1 };
+}
+
+/// Measures, prints, and writes files.
+pub(super) fn run(delivery: &Delivery) -> anyhow::Result<()> {
+    let plan = delivery.manner.plan(Plan::FULL, Plan::QUICK);
+    let mut report = Report::new(Machine::here());
+    for round in 1..=plan.rounds {
+        for rules in Rules::ALL {
+            progress(&format!("round {round} of {}: {}", plan.rounds, rules.name()));
+            for flows in plan.flows {
+                of_all(&Forwarder::ALL, &mut report, |by, report| {
+                    established(&plan, rules, *flows, by, report)
+                });
+            }
+            of_all(&Forwarder::ALL, &mut report, |by, report| opening(&plan, rules, by, report));
+            of_all(&Forwarder::OF_TCP, &mut report, |by, report| tcp(&plan, rules, by, report));
+        }
+    }
+    delivery.deliver(&report)
+}
+
+fn of_all(
+    all: &[Forwarder],
+    report: &mut Report,
+    mut measure: impl FnMut(Forwarder, &mut Report) -> anyhow::Result<()>,
+) {
+    for by in all {
+        if let Err(error) = measure(*by, report) {
+            report.skip(by.name(), &format!("{error:#}"));
+        }
+    }
+}
+
+/// Hosts in a row with rules in the middle, and who forwards there.
+struct Gateway {
+    bed: Bed,
+    adopted: Option<Adopted>,
+    /// What counts behind the links on both sides.
+    far: Sink,
+    near: Sink,
+    forth: Frames,
+    back: Frames,
+}
+
+struct Adopted {
+    process: Process,
+    socket: tempfile::TempDir,
+}
+
+impl Gateway {
+    fn open(rules: Rules, by: Forwarder, flows: usize) -> anyhow::Result<Gateway> {
+        let bed = filtered(rules)?;
+        let adopted = by.path().map(|path| adopt(&bed.r, path)).transpose()?;
+        let is_by_xdp = by == Forwarder::Xdp;
+        let sink = |host: &Host| -> anyhow::Result<Sink> {
+            Ok(host.enter(|| Sink::new(index("eth0")?, is_by_xdp))?.context("counting what arrives")?)
+        };
+        let (far, near) = (sink(&bed.b)?, sink(&bed.a)?);
+        let addresses: Vec<IpAddr> = (1..=flows as u32).map(|at| far_address(at).into()).collect();
+        let mac = |port: &str| -> anyhow::Result<EtherAddr> {
+            bed.r.mac(port)?.parse().with_context(|| format!("the address of {port}"))
+        };
+        let forth = Frames::new(mac("eth0")?, NEAR.parse()?, &addresses)?;
+        let back = Frames::answers(mac("eth1")?, &addresses, rules.near())?;
+        Ok(Gateway { bed, adopted, far, near, forth, back })
+    }
+
+    /// Sends a frame of each flow, and an answer to each, and waits until all have arrived.
+    fn exchange(&self, flows: u32) -> anyhow::Result<()> {
+        self.send_forth(flows)?;
+        let before = self.near.count()?;
+        self.bed.b.enter(|| self.back.send(index("eth0")?, flows))??;
+        until("answers arrive", || Ok(self.near.count()? - before >= u64::from(flows) * 99 / 100))
+    }
+
+    fn send_forth(&self, frames: u32) -> anyhow::Result<()> {
+        let before = self.far.count()?;
+        self.bed.a.enter(|| self.forth.send(index("eth0")?, frames))??;
+        until("frames arrive", || Ok(self.far.count()? - before >= u64::from(frames) * 99 / 100))
+    }
+
+    /// Waits until so many connections are known, or go past rules.
+    fn until_followed(&self, what: &str, flows: usize) -> anyhow::Result<()> {
+        let Some(adopted) = &self.adopted else { return Ok(()) };
+        until(&format!("{flows} connections are {what}"), || {
+            let state = self.bed.r.command([program::artery()?]).args(["handler", "-u"]);
+            let state = state.arg(adopted.socket.path().join("control")).arg("state").run()?.stdout;
+            let state: serde_json::Value = serde_json::from_str(&state).context("the state")?;
+            // A few may find no room.
+            Ok(state["connections"][what].as_u64() >= Some(flows as u64 * 99 / 100))
+        })
+    }
+
+    /// Seconds of processors: of this process, and of who adopts.
+    fn processor_time(&self) -> anyhow::Result<f64> {
+        let own = clock_gettime(ClockId::ProcessCPUTime);
+        let own = own.tv_sec as f64 + own.tv_nsec as f64 / 1e9;
+        Ok(own + self.adopted.as_ref().map_or(Ok(0.0), |adopted| seconds_of(adopted.process.id()))?)
+    }
+}
+
+fn far_address(number: u32) -> Ipv4Addr {
+    // Neither a network's first address nor its last.
+    Ipv4Addr::from_bits(FAR.to_bits() + ((number / 200) << 8) + number % 200 + 1)
+}
+
+/// Hosts whose middle one has rules, and a route to all far addresses.
+fn filtered(rules: Rules) -> anyhow::Result<Bed> {
+    let bed = Bed::new().map_err(|error| anyhow::anyhow!(refusal(&error)))?;
+    bed.r.run(["ip", "route", "add", "20.0.0.0/8", "via", TARGETS[0]])?;
+    for (host, port) in [(&bed.r, "eth1"), (&bed.b, "eth0")] {
+        host.run(["ethtool", "-K", port, "gro", "on"])?;
+    }
+    bed.r.run(["nft", &rules.text()])?;
+    for setting in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
+        bed.r.sysctl(&format!("net.netfilter.{setting}"), TIMEOUT)?;
+    }
+    bed.r.sysctl("net.netfilter.nf_conntrack_tcp_be_liberal", "1")?;
+    Ok(bed)
+}
+
+fn adopt(host: &Host, path: &str) -> anyhow::Result<Adopted> {
+    let socket = tempfile::tempdir().context("a folder for a socket")?;
+    let command =
+        host.command([program::artery()?]).args(["adopt", "--established=rules", "--path", path, "-u"]);
+    let process = command.arg(socket.path().join("control")).args(["eth0", "eth1"]).spawn()?;
+    process.wait_for("forwarding\n", PATIENCE)?;
+    Ok(Adopted { process, socket })
+}
+
+/// Seconds of processors that a process has used (proc(5)).
+fn seconds_of(process: u32) -> anyhow::Result<f64> {
+    let text =
+        std::fs::read_to_string(format!("/proc/{process}/stat")).context("reading a process's time")?;
+    let behind_name = text.rsplit(')').next().unwrap_or_default();
+    let ticks: Vec<f64> = behind_name.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
+    ensure!(ticks.len() == 2, "a process's time can't be read");
+    Ok(ticks.iter().sum::<f64>() / TICKS)
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so()? {
+        ensure!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Packets of IPv4 that the kernel itself has forwarded.
+fn by_kernel(host: &Host) -> anyhow::Result<u64> {
+    let text = host.run(["cat", "/proc/net/snmp"])?.stdout;
+    let mut lines = text.lines().filter(|line| line.starts_with("Ip:")).map(str::split_whitespace);
+    let (names, values) = (lines.next().context("names")?, lines.next().context("values")?);
+    let (_, value) = names.zip(values).find(|(name, _)| *name == "ForwDatagrams").context("the counter")?;
+    Ok(value.parse()?)
+}
+
+/// Frames a second of established connections.
+fn established(
+    plan: &Plan,
+    rules: Rules,
+    flows: usize,
+    by: Forwarder,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let gateway = Gateway::open(rules, by, flows)?;
+    let _pinned = Pinned::to(0);
+    gateway.exchange(flows as u32)?;
+    gateway.until_followed("forwarded", flows)?;
+    // Caches and predictors are warm then.
+    gateway.send_forth(plan.frames / 16)?;
+    let (kernel, processors, began) = (by_kernel(&gateway.bed.r)?, gateway.processor_time()?, Instant::now());
+    gateway.send_forth(plan.frames)?;
+    let (time, used) = (began.elapsed().as_secs_f64(), gateway.processor_time()? - processors);
+    let frames = f64::from(plan.frames);
+    let row = format!("{}, {flows} flows", rules.name());
+    report.add(&row, by.name(), "Mpps", frames / time / 1e6);
+    report.add(&row, by.name(), report::BY_PROCESSORS, frames / used / 1e6);
+    let kernel = (by_kernel(&gateway.bed.r)? - kernel) as f64;
+    report.add(&row, by.name(), report::SHARE, (frames - kernel) / frames * 100.0);
+    Ok(())
+}
+
+/// New connections a second: their first frames, and the answers.
+fn opening(plan: &Plan, rules: Rules, by: Forwarder, report: &mut Report) -> anyhow::Result<()> {
+    let gateway = Gateway::open(rules, by, plan.new)?;
+    let _pinned = Pinned::to(0);
+    let (processors, began) = (gateway.processor_time()?, Instant::now());
+    gateway.exchange(plan.new as u32)?;
+    let time = began.elapsed().as_secs_f64();
+    gateway.until_followed("known", plan.new)?;
+    let used = gateway.processor_time()? - processors;
+    let row = format!("{}, new connections", rules.name());
+    report.add(&row, by.name(), "k/s", plan.new as f64 / time / 1e3);
+    report.add(&row, by.name(), report::NEW_BY_PROCESSORS, plan.new as f64 / used / 1e3);
+    Ok(())
+}
+
+/// TCP of programs that know nothing of this, with the links as they come.
+fn tcp(plan: &Plan, rules: Rules, by: Forwarder, report: &mut Report) -> anyhow::Result<()> {
+    let bed = filtered(rules)?;
+    let _adopted = by.path().map(|path| adopt(&bed.r, path)).transpose()?;
+    let seconds = plan.seconds.to_string();
+    let options = ["-t", &seconds, "-A", "0,0", "--connect-timeout", "3000"];
+    let rate = bed.a.iperf3(&bed.b, TARGETS[0], &options)?.bits_per_second;
+    report.add(&format!("{}, one connection of TCP", rules.name()), by.name(), "Gbit/s", rate / 1e9);
+    Ok(())
+}
