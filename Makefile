@@ -98,7 +98,7 @@ test: setup lint ## Runs every check that a change must pass.
 
 test-long: setup build ## Tests tables with many more random cases, follows a full feed of BGP, runs all cases, looks for undefined behaviour.
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lpm -p artery-l3 -p artery-l2 -p artery-flow
-	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test e2e -- adopt_bgp::feed adopt_differential faults cases
+	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test e2e -- adopt_bgp::feed adopt_differential adopt_rule_sets faults cases
 	scripts/sanitize
 
 # What the rows are tried with: the programs that `make test` has built (built alone they would have other features, and all be

@@ -13,6 +13,7 @@ mod adopt_multi_buffer;
 mod adopt_operations;
 mod adopt_policy;
 mod adopt_ports;
+mod adopt_rule_sets;
 mod adopt_rules;
 mod adopt_sources;
 mod adopt_special_addresses;
