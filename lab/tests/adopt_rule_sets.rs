@@ -196,7 +196,7 @@ fn packets_go_past(rules: &RuleSet, path: &str, load: impl FnOnce(&Net) -> Resul
 }
 
 fn ipv6_goes_past(net: &Net, router: &Process) -> Result<()> {
-    let udp = Datagrams::open(&net.a, &net.b, "[2001:db8:2::2]:9000".parse().unwrap())?;
+    let udp = Datagrams::open(&net.a, &net.b, "[2001:db8:2::2]:9001".parse().unwrap())?;
     until("packets of IPv6 go by the kernel", router, || {
         let before = by_kernel_of_ipv6(&net.r)?;
         udp.exchange(20);
