@@ -15,6 +15,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
+const ALLOWED: &str = "--established=rules";
 const LIBERAL: &str = "net.netfilter.nf_conntrack_tcp_be_liberal";
 const OUT_OF_WINDOW: &str = "connections of TCP over IPv4 stay with the kernel";
 const REMEDY: &str = "taken with: sysctl net.netfilter.nf_conntrack_tcp_be_liberal=1";
@@ -67,20 +68,20 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Without an option: that connections go past rules that let them through is the default.
+    /// With rules evaluated for each connection.
     fn adopt(&self, net: &Net, path: &str) -> Result<Process> {
         // What XDP sends on must be whole.
         for host in [&net.a, &net.b].into_iter().filter(|_| path != "tc") {
             host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
         }
-        let adopt = net.r.command([artery()?]).args(["adopt", "--path", path, self.inside, "eth1"]);
+        let adopt = net.r.command([artery()?]).args(["adopt", ALLOWED, "--path", path, self.inside, "eth1"]);
         let router = adopt.spawn()?;
         router.wait_for("forwarding\n", 6 * SOON)?;
         Ok(router)
     }
 
     fn dry_run(&self, net: &Net) -> Result<String> {
-        let words = ["adopt", "--dry-run", "--for", "0", self.inside, "eth1"];
+        let words = ["adopt", ALLOWED, "--dry-run", "--for", "0", self.inside, "eth1"];
         Ok(net.r.command([artery()?]).args(words).run()?.stdout)
     }
 }
