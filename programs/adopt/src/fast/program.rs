@@ -187,10 +187,11 @@ impl ProgramWriter<'_> {
         }
         self.a.compute(Add, place, spare);
     }
-    /// The steps of a binary search in a list of 2^`class` entries, of 32 at most: `write` writes the one that
-    /// chooses between halves of 2^step entries. What is compared gives 1 by a shift of its sign, no mask of ones:
-    /// for `and` with such a mask the verifier follows both cases (Linux 6.18), 32 of each list. It is asked once
-    /// where to begin, and not at each step whether to skip it: the verifier would keep apart what was skipped.
+    /// The steps of a binary search in a list of 2^`class` entries, of 32 at most: `write` writes the one
+    /// that chooses between halves of 2^step entries. What is compared gives 1 by a shift of its sign, no
+    /// mask of ones: for `and` with such a mask the verifier follows both cases (Linux 6.18), 32 of each
+    /// list. It is asked once where to begin, and not at each step whether to skip it: the verifier would
+    /// keep apart what was skipped.
     fn halve(&mut self, class: Register, mut write: impl FnMut(&mut Self, i32)) {
         let steps = [4, 3, 2, 1, 0].map(|step| (step, self.a.label()));
         let done = self.a.label();

@@ -246,9 +246,9 @@ fn to_list(w: &mut ProgramWriter<'_>, place: Register) {
     w.locate_element(w.fibs.ipv4, "lists", place, R3);
 }
 
-/// From `R4`, the first line, to the last of 2^`R5` that does not begin behind the address in `R1`, to which it
-/// adds 1. It has no jump that depends on an address: each step would otherwise have two branches, for the
-/// verifier and for the processor.
+/// From `R4`, the first line, to the last of 2^`R5` that does not begin behind the address in `R1`, to which
+/// it adds 1. It has no jump that depends on an address: each step would otherwise have two branches, for
+/// the verifier and for the processor.
 fn find_line(w: &mut ProgramWriter<'_>) {
     w.a.compute(Add, R1, 1);
     w.halve(R5, |w, step| {
@@ -265,7 +265,8 @@ fn find_line(w: &mut ProgramWriter<'_>) {
     });
 }
 
-/// `R0` = the group of the last of a line's ten runs that begins before the address in `R1`, which is more by 1.
+/// `R0` = the group of the last of a line's ten runs that does not begin behind the address, which is one
+/// less than `R1`.
 fn find_run(w: &mut ProgramWriter<'_>) {
     const RUNS: i16 = 10;
     const GROUPS: i16 = 24;
