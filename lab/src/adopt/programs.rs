@@ -409,19 +409,25 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn what_is_a_frames_own_are_its_destination_and_the_checksum_that_goes_with_it() {
+    fn what_is_a_frames_own_are_an_address_and_the_checksum_that_goes_with_it() {
         let mac = EtherAddr([2, 0, 0, 0, 0, 1]);
         let from: Ipv4Addr = "198.18.0.2".parse().unwrap();
-        let of = |to: &str| frame(mac, from.into(), to.parse().unwrap());
+        let of = |to: &str| frame(mac, from.into(), to.parse().unwrap(), FORTH);
         let (mut one, other) = (of("192.0.2.1"), of("203.0.113.77"));
-        let [address, sum] = entry(&other);
+        let [address, sum] = entry(&other, DESTINATION);
         one[30..34].copy_from_slice(&address.to_ne_bytes()[..4]);
         one[24..26].copy_from_slice(&sum.to_ne_bytes()[..2]);
         assert_eq!((one[14..34].to_vec(), one.len()), (other[14..34].to_vec(), FRAME));
         assert_eq!(checksum::sum(&one[14..34]), 0xffff);
+        let answer = |from: &str| frame(mac, from.parse().unwrap(), "192.0.2.1".parse().unwrap(), BACK);
+        let (mut one, other) = (answer("198.51.100.7"), answer("203.0.113.9"));
+        let [address, sum] = entry(&other, SOURCE);
+        one[26..30].copy_from_slice(&address.to_ne_bytes()[..4]);
+        one[24..26].copy_from_slice(&sum.to_ne_bytes()[..2]);
+        assert_eq!(one, other, "without a checksum of UDP");
         let [one, other] = ["2001:db8::1", "2001:db8:1:2:3:4:5:6"]
-            .map(|to| frame(mac, "2001:2::2".parse().unwrap(), to.parse().unwrap()));
-        let own = entry(&other).map(u64::to_ne_bytes).concat();
+            .map(|to| frame(mac, "2001:2::2".parse().unwrap(), to.parse().unwrap(), FORTH));
+        let own = entry(&other, DESTINATION).map(u64::to_ne_bytes).concat();
         assert_eq!((own.as_slice(), &one[..38]), (&other[38..54], &other[..38]));
     }
 }

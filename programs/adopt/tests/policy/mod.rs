@@ -51,6 +51,7 @@ impl Connection {
             status: ESTABLISHED,
             input: Some(&self.ports[usize::from(direction)]),
             output: Some(&self.ports[1 - usize::from(direction)]),
+            is_routed: false,
         };
         [view(0, self.there), view(1, self.back)]
     }
@@ -193,6 +194,7 @@ fn chains_before_and_behind_translation_see_other_addresses() {
             status: MASQUERADED,
             input: None,
             output: None,
+            is_routed: false,
         };
         let stands = |policy: &Policy| {
             [view(0, there, left), view(1, back, returned)].map(|view| policy.obstacle(&view).is_some())
