@@ -167,7 +167,7 @@ impl Gateway {
         let adopted = by.path().map(|path| adopt(&bed.r, path)).transpose()?;
         let is_by_xdp = by == Forwarder::Xdp;
         let sink = |host: &Host| -> anyhow::Result<Sink> {
-            Ok(host.enter(|| Sink::new(index("eth0")?, is_by_xdp))?.context("counting what arrives")?)
+            host.enter(|| Sink::new(index("eth0")?, is_by_xdp))?.context("counting what arrives")
         };
         let (far, near) = (sink(&bed.b)?, sink(&bed.a)?);
         let addresses: Vec<IpAddr> = (1..=flows as u32).map(|at| far_address(at).into()).collect();

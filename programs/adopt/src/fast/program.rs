@@ -19,7 +19,7 @@ use super::layout::Reason;
 use super::memory::{Memory, PIECE, SharedArrays};
 use Register::*;
 use artery_device::bpf::Operation::{Add, And};
-use artery_device::bpf::Test::{Above, AtLeast};
+use artery_device::bpf::Test::{AtLeast, AtMost};
 use artery_device::bpf::{Assembler, Instruction, Label, ProgramArray, Register, Size};
 
 /// What a frame's ethertype is in memory, read as a number.
@@ -191,14 +191,14 @@ impl ProgramWriter<'_> {
     /// that chooses between halves of 2^step entries. What is compared gives 1 by a shift of its sign, no
     /// mask of ones: for `and` with such a mask the verifier follows both cases (Linux 6.18), 32 of each
     /// list. It is asked once where to begin, and not at each step whether to skip it: the verifier would
-    /// keep apart what was skipped.
+    /// keep apart what was skipped. Long lists come first for it: what it finds there holds for the others.
     fn halve(&mut self, class: Register, mut write: impl FnMut(&mut Self, i32)) {
         let steps = [4, 3, 2, 1, 0].map(|step| (step, self.a.label()));
         let done = self.a.label();
-        for (step, label) in steps {
-            self.a.jump_if(Above, class, step, label);
+        self.a.jump_if(AtMost, class, 0, done);
+        for (step, label) in steps[1..].iter().rev() {
+            self.a.jump_if(AtMost, class, step + 1, *label);
         }
-        self.a.jump(done);
         for (step, label) in steps {
             self.a.place(label);
             write(self, step);
