@@ -113,7 +113,7 @@ fn resets(host: &Host) -> Result<u64> {
     Ok(values.nth(at).and_then(|value| value.parse().ok()).expect("a number"))
 }
 
-/// What comes through that nobody has asked for, or that belongs to no connection.
+/// What comes through that was not asked for, or that belongs to no connection.
 fn strays(net: &Net, round: u16) -> Result<[bool; 4]> {
     let datagram = |address: &str| -> Result<bool> {
         let to: SocketAddr = address.parse().expect("an address");

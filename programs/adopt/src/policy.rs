@@ -29,8 +29,8 @@ use std::cmp::Ordering;
 use std::io;
 use std::net::IpAddr;
 
-/// Priorities of the kernel's own at its hooks: before connection tracking there is no state, and addresses
-/// are translated before and behind.
+/// Priorities of the kernel's own at its hooks: before connection tracking packets have no state, and
+/// addresses are translated before and behind.
 const TRACKING: i32 = -200;
 const TRANSLATION: [(Hook, i32); 2] = [(Hook::Prerouting, -100), (Hook::Postrouting, 100)];
 /// Bits of a connection's status that do not change once it is established: expected, answered, confirmed,

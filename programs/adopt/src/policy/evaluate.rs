@@ -146,7 +146,7 @@ impl Walk<'_> {
     fn find_effect(&self, step: &Step) -> Option<String> {
         match step {
             Step::Effect(what) => Some(what.clone()),
-            // That it stays 0 is no effect.
+            // That it stays 0 changes nothing.
             Step::SetMark { at } => (self.registers.slice(*at, 4).equals(&[0; 4]) != Truth::Yes)
                 .then(|| "meta mark set".to_owned()),
             Step::Lookup { set, .. } | Step::VerdictMap { set, .. } => {

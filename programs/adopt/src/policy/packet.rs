@@ -297,7 +297,7 @@ impl Packet<'_> {
             }
             ConnectionField::Source(of) => tuple(of).map(|tuple| octets(tuple.source)),
             ConnectionField::Destination(of) => tuple(of).map(|tuple| octets(tuple.destination)),
-            // What stands there for an echo depends on the kernel.
+            // The value for an echo depends on the kernel.
             ConnectionField::SourcePort(_) | ConnectionField::DestinationPort(_)
                 if ![TCP, UDP].contains(&self.protocol) =>
             {

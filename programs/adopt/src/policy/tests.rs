@@ -62,7 +62,7 @@ enum Ask {
         is_source: bool,
         is_of_iptables: bool,
     },
-    /// Whether there is no route to the source by the input.
+    /// Whether the source has no route by the input.
     NoWayBack {
         is_of_iptables: bool,
     },

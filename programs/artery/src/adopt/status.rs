@@ -97,7 +97,7 @@ pub(crate) struct Connections {
     pub(crate) known: u64,
     pub(crate) overruns: u64,
     /// Those that stay with the kernel, by what keeps them; each reason is listed also while it is zero.
-    /// Those of `unknown` are known to the kernel alone: they began while nobody listened, or are of other
+    /// Those of `unknown` are known to the kernel alone: they began before adopt listened, or are of other
     /// protocols.
     #[serde(default)]
     pub(crate) kept: BTreeMap<String, u64>,
