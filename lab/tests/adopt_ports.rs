@@ -74,16 +74,6 @@ fn forwarded_past_kernel(net: &Net, socket: &Path) -> Result<u64> {
     Ok(of_port(0) + of_port(1))
 }
 
-/// Echo requests that a host has received.
-fn requests_received(host: &Host) -> Result<u64> {
-    let snmp = host.run(["cat", "/proc/net/snmp"])?.stdout;
-    let mut lines = snmp.lines().filter(|line| line.starts_with("Icmp: "));
-    let (names, numbers) = (lines.next().expect("names"), lines.next().expect("numbers"));
-    let mut fields = names.split(' ').zip(numbers.split(' '));
-    let (_, number) = fields.find(|(name, _)| *name == "InEchos").expect("a count of echo requests");
-    Ok(number.parse().expect("a number"))
-}
-
 #[test]
 fn what_is_lost_after_a_redirect_is_counted() {
     on_the_net("adopt-losses", |net| {
@@ -95,7 +85,7 @@ fn what_is_lost_after_a_redirect_is_counted() {
         if let Some(why) = state["uncounted_losses"].as_str() {
             return Err(Skip::KernelLacks(format!("what counting losses takes: {why}")).into());
         }
-        let before = requests_received(&net.b)?;
+        let before = net.b.kernel_counter("IcmpInEchos")?;
         let mut flow =
             net.a.command(["ping", "-q", "-i", "0.002", "-c", "1500", "-W", "1", "10.0.2.2"]).spawn()?;
         std::thread::sleep(Duration::from_millis(700));
@@ -103,7 +93,7 @@ fn what_is_lost_after_a_redirect_is_counted() {
         net.b.run(["ethtool", "-K", "eth0", "gro", "off"])?;
         adopted.wait_for("eth1: what leaves there stays with the kernel", SOON)?;
         flow.wait(2 * SOON)?;
-        let arrived = requests_received(&net.b)? - before;
+        let arrived = net.b.kernel_counter("IcmpInEchos")? - before;
         let (top, state) = shown(net, &socket)?;
         let counts = |port: usize| {
             ["lost", "dropped"].map(|count| state["ports"][port][count].as_u64().expect("a number"))

@@ -8,7 +8,7 @@ use crate::support::adopting::{Net, by_kernel, on_the_net};
 use crate::support::connections::{Connection, Datagrams, until, until_fast};
 use crate::support::{SOON, end};
 use artery_lab::program::artery;
-use artery_lab::rig::{Host, Process, Result, Skip};
+use artery_lab::rig::{Process, Result, Skip};
 use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -97,22 +97,6 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::new([10, 0, 2, 2].into(), port)
 }
 
-/// Packets of IPv6 that the kernel itself has forwarded.
-fn by_kernel_of_ipv6(host: &Host) -> Result<u64> {
-    let text = host.run(["cat", "/proc/net/snmp6"])?.stdout;
-    let value = text.lines().find_map(|line| line.strip_prefix("Ip6OutForwDatagrams"));
-    Ok(value.and_then(|value| value.trim().parse().ok()).expect("a counter of forwarded packets"))
-}
-
-/// Segments that a host answered with a reset: they came for no connection.
-fn resets(host: &Host) -> Result<u64> {
-    let text = host.run(["cat", "/proc/net/snmp"])?.stdout;
-    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
-    let (mut names, mut values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let at = names.position(|name| name == "OutRsts").expect("the column");
-    Ok(values.nth(at).and_then(|value| value.parse().ok()).expect("a number"))
-}
-
 /// What comes through that was not asked for, or that belongs to no connection.
 fn strays(net: &Net, round: u16) -> Result<[bool; 4]> {
     let datagram = |address: &str| -> Result<bool> {
@@ -126,14 +110,15 @@ fn strays(net: &Net, round: u16) -> Result<[bool; 4]> {
     };
     let connects = net.b.enter(|| TcpStream::connect_timeout(&"10.0.1.2:8000".parse().unwrap(), SHORTLY))?;
     // A segment in the middle of a connection that there is not.
-    let before = resets(&net.a)?;
+    let resets = || net.a.kernel_counter("TcpOutRsts");
+    let before = resets()?;
     let (gateway, own) = (net.r.mac("eth1")?, net.b.mac("eth0")?);
     let ports = (20_000 + round, 8000);
     let segment =
         ip4().src("10.0.2.2").dst("10.0.1.2").tcp(ports.0, ports.1).flags(TcpFlags::ACK).payload(b"x");
     net.b.transmit("eth0", &[ether(gateway.as_str(), own.as_str()).ip4(segment).bytes()])?;
     std::thread::sleep(SHORTLY);
-    let is_answered = resets(&net.a)? > before;
+    let is_answered = resets()? > before;
     Ok([datagram("10.0.1.2:9100")?, datagram("[2001:db8:1::2]:9100")?, connects.is_ok(), is_answered])
 }
 
@@ -199,13 +184,13 @@ fn packets_go_past(rules: &RuleSet, path: &str, load: impl FnOnce(&Net) -> Resul
 fn ipv6_goes_past(net: &Net, router: &Process) -> Result<()> {
     let udp = Datagrams::open(&net.a, &net.b, "[2001:db8:2::2]:9001".parse().unwrap())?;
     until("packets of IPv6 go by the kernel", router, || {
-        let before = by_kernel_of_ipv6(&net.r)?;
+        let before = net.r.kernel_counter("Ip6OutForwDatagrams")?;
         udp.exchange(20);
-        Ok(by_kernel_of_ipv6(&net.r)? < before + 3)
+        Ok(net.r.kernel_counter("Ip6OutForwDatagrams")? < before + 3)
     })?;
-    let before = by_kernel_of_ipv6(&net.r)?;
+    let before = net.r.kernel_counter("Ip6OutForwDatagrams")?;
     udp.exchange(ROUNDS);
-    let passed = by_kernel_of_ipv6(&net.r)? - before;
+    let passed = net.r.kernel_counter("Ip6OutForwDatagrams")? - before;
     assert!(passed * 20 <= 2 * ROUNDS as u64, "{passed} packets of IPv6 went by the kernel");
     Ok(())
 }

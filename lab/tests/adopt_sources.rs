@@ -49,9 +49,7 @@ fn send(net: &Fan, source: &str, destination: &str) -> Result<(usize, u64)> {
 
 /// Packets of IPv6 that the router's kernel has forwarded.
 fn by_kernel(net: &Fan) -> Result<u64> {
-    let text = net.r.run(["cat", "/proc/net/snmp6"])?.stdout;
-    let line = text.lines().find_map(|line| line.strip_prefix("Ip6OutForwDatagrams"));
-    Ok(line.and_then(|number| number.trim().parse().ok()).expect("a counter"))
+    net.r.kernel_counter("Ip6OutForwDatagrams")
 }
 
 /// The gateway of each destination and source.

@@ -7,6 +7,7 @@
 //! program alone comes from runs on frames that are not sent, minus the same runs without it.
 
 mod bed;
+mod figures;
 mod policy;
 pub(crate) mod programs;
 mod report;
@@ -105,7 +106,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             // Sessions and programs are of the namespace that they were made in.
             bed.r.enter(|| measure(&plan, &bed, &loads, &mut report))??;
         }
-        Err(error) => report.skip("everything", &refusal(&error)),
+        Err(error) => report.figures.skip("everything", &refusal(&error)),
     }
     options.delivery.deliver(&report)
 }
@@ -191,12 +192,12 @@ fn begin(bed: &Bed, way: AdoptForwarder, row: &str, report: &mut Report) -> Opti
     match bed.begin(way, true) {
         Ok(running) => {
             if let Some(opened) = running.opened {
-                report.add(row, way.name(), "s", opened.as_secs_f64());
+                report.figures.add(row, way.name(), "s", opened.as_secs_f64());
             }
             Some(running)
         }
         Err(error) => {
-            report.skip(way.name(), &format!("{error:#}"));
+            report.figures.skip(way.name(), &format!("{error:#}"));
             None
         }
     }
@@ -218,7 +219,7 @@ fn in_line(
             .rate(&running, &load.frames, plan.frames / 16)
             .and_then(|_| bed.rate(&running, &load.frames, plan.frames))
             .with_context(|| format!("{}, {}", way.name(), load.name))?;
-        report.add(&load.name, way.name(), "Mpps", rate / 1e6);
+        report.figures.add(&load.name, way.name(), "Mpps", rate / 1e6);
     }
     Ok(())
 }
@@ -235,7 +236,7 @@ fn alone(plan: &Plan, bed: &Bed, loads: &[Load], report: &mut Report) -> anyhow:
     for load in loads {
         for (way, program) in &programs {
             let nanoseconds = load.frames.cost(program, plan.repeat)?;
-            report.add(&report::alone(&load.name), way.name(), "ns", nanoseconds);
+            report.figures.add(&report::alone(&load.name), way.name(), "ns", nanoseconds);
         }
     }
     Ok(())
@@ -250,7 +251,7 @@ fn tcp(plan: &Plan, bed: &Bed, way: AdoptForwarder, report: &mut Report) {
         Ok(bed.a.iperf3(&bed.b, TARGETS[0], &options)?.bits_per_second)
     };
     match rate() {
-        Ok(rate) => report.add(report::TCP, way.name(), "Gbit/s", rate / 1e9),
-        Err(error) => report.skip(&format!("{}: {}", way.name(), report::TCP), &format!("{error:#}")),
+        Ok(rate) => report.figures.add(report::TCP, way.name(), "Gbit/s", rate / 1e9),
+        Err(error) => report.figures.skip(&format!("{}: {}", way.name(), report::TCP), &format!("{error:#}")),
     }
 }

@@ -14,6 +14,7 @@ use crate::output::progress;
 use crate::program;
 use crate::results::Delivery;
 use crate::rig::{Host, Process};
+use crate::wire::processor::Account;
 use anyhow::{Context as _, ensure};
 use artery_wire::EtherAddr;
 use report::Report;
@@ -29,8 +30,6 @@ const GATEWAY: &str = "198.19.0.1";
 const TIMEOUT: &str = "600";
 /// How long connections may take to be forwarded, and frames to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Ticks in a second that the kernel counts processes' time in (`USER_HZ`).
-const TICKS: f64 = 100.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rules {
@@ -140,7 +139,7 @@ fn of_all(
 ) {
     for by in all {
         if let Err(error) = measure(*by, report) {
-            report.skip(by.name(), &format!("{error:#}"));
+            report.figures.skip(by.name(), &format!("{error:#}"));
         }
     }
 }
@@ -206,10 +205,10 @@ impl Gateway {
     }
 
     /// Seconds of processors: of this process, and of who adopts.
-    fn processor_time(&self) -> anyhow::Result<f64> {
+    fn processor_time(&self) -> f64 {
         let own = clock_gettime(ClockId::ProcessCPUTime);
         let own = own.tv_sec as f64 + own.tv_nsec as f64 / 1e9;
-        Ok(own + self.adopted.as_ref().map_or(Ok(0.0), |adopted| seconds_of(adopted.process.id()))?)
+        own + self.adopted.as_ref().map_or(0.0, |adopted| Account::Process(adopted.process.id()).seconds())
     }
 }
 
@@ -242,16 +241,6 @@ fn adopt(host: &Host, path: &str) -> anyhow::Result<Adopted> {
     Ok(Adopted { process, socket })
 }
 
-/// Seconds of processors that a process has used (proc(5)).
-fn seconds_of(process: u32) -> anyhow::Result<f64> {
-    let text =
-        std::fs::read_to_string(format!("/proc/{process}/stat")).context("reading a process's time")?;
-    let behind_name = text.rsplit(')').next().unwrap_or_default();
-    let ticks: Vec<f64> = behind_name.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
-    ensure!(ticks.len() == 2, "a process's time can't be read");
-    Ok(ticks.iter().sum::<f64>() / TICKS)
-}
-
 fn until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !is_so()? {
@@ -259,15 +248,6 @@ fn until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow:
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
-}
-
-/// Packets of IPv4 that the kernel itself has forwarded.
-fn by_kernel(host: &Host) -> anyhow::Result<u64> {
-    let text = host.run(["cat", "/proc/net/snmp"])?.stdout;
-    let mut lines = text.lines().filter(|line| line.starts_with("Ip:")).map(str::split_whitespace);
-    let (names, values) = (lines.next().context("names")?, lines.next().context("values")?);
-    let (_, value) = names.zip(values).find(|(name, _)| *name == "ForwDatagrams").context("the counter")?;
-    Ok(value.parse()?)
 }
 
 /// Frames a second of established connections.
@@ -284,15 +264,16 @@ fn established(
     gateway.until_followed("forwarded", flows)?;
     // Caches and predictors are warm then.
     gateway.send_forth(plan.frames / 16)?;
-    let (kernel, processors, began) = (by_kernel(&gateway.bed.r)?, gateway.processor_time()?, Instant::now());
+    let by_kernel = || gateway.bed.r.kernel_counter("IpForwDatagrams");
+    let (kernel, processors, began) = (by_kernel()?, gateway.processor_time(), Instant::now());
     gateway.send_forth(plan.frames)?;
-    let (time, used) = (began.elapsed().as_secs_f64(), gateway.processor_time()? - processors);
+    let (time, used) = (began.elapsed().as_secs_f64(), gateway.processor_time() - processors);
     let frames = f64::from(plan.frames);
     let row = format!("{}, {flows} flows", rules.name());
-    report.add(&row, by.name(), "Mpps", frames / time / 1e6);
-    report.add(&row, by.name(), report::BY_PROCESSORS, frames / used / 1e6);
-    let kernel = (by_kernel(&gateway.bed.r)? - kernel) as f64;
-    report.add(&row, by.name(), report::SHARE, (frames - kernel) / frames * 100.0);
+    report.figures.add(&row, by.name(), "Mpps", frames / time / 1e6);
+    report.figures.add(&row, by.name(), report::BY_PROCESSORS, frames / used / 1e6);
+    let kernel = (by_kernel()? - kernel) as f64;
+    report.figures.add(&row, by.name(), report::SHARE, (frames - kernel) / frames * 100.0);
     Ok(())
 }
 
@@ -300,14 +281,14 @@ fn established(
 fn opening(plan: &Plan, rules: Rules, by: Forwarder, report: &mut Report) -> anyhow::Result<()> {
     let gateway = Gateway::open(rules, by, plan.new)?;
     let _pinned = Pinned::to(0);
-    let (processors, began) = (gateway.processor_time()?, Instant::now());
+    let (processors, began) = (gateway.processor_time(), Instant::now());
     gateway.exchange(plan.new as u32)?;
     let time = began.elapsed().as_secs_f64();
     gateway.until_followed("known", plan.new)?;
-    let used = gateway.processor_time()? - processors;
+    let used = gateway.processor_time() - processors;
     let row = format!("{}, new connections", rules.name());
-    report.add(&row, by.name(), "k/s", plan.new as f64 / time / 1e3);
-    report.add(&row, by.name(), report::NEW_BY_PROCESSORS, plan.new as f64 / used / 1e3);
+    report.figures.add(&row, by.name(), "k/s", plan.new as f64 / time / 1e3);
+    report.figures.add(&row, by.name(), report::NEW_BY_PROCESSORS, plan.new as f64 / used / 1e3);
     Ok(())
 }
 
@@ -318,6 +299,6 @@ fn tcp(plan: &Plan, rules: Rules, by: Forwarder, report: &mut Report) -> anyhow:
     let seconds = plan.seconds.to_string();
     let options = ["-t", &seconds, "-A", "0,0", "--connect-timeout", "3000"];
     let rate = bed.a.iperf3(&bed.b, TARGETS[0], &options)?.bits_per_second;
-    report.add(&format!("{}, one connection of TCP", rules.name()), by.name(), "Gbit/s", rate / 1e9);
+    report.figures.add(&format!("{}, one connection of TCP", rules.name()), by.name(), "Gbit/s", rate / 1e9);
     Ok(())
 }

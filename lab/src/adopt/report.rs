@@ -1,9 +1,9 @@
 //! What was measured, and what was asked for.
 
+use super::figures::{Figures, verdict};
 use super::{AdoptForwarder, LOOKUP_ROW};
 use crate::machine::Machine;
-use crate::results::{Findings, Measurement, Summary, Table, number};
-use std::collections::BTreeMap;
+use crate::results::{Findings, Measurement, number};
 
 /// A row of its own.
 pub(super) const TCP: &str = "TCP over IPv4, default offloads";
@@ -18,10 +18,7 @@ pub(super) fn alone(load: &str) -> String {
 }
 
 pub(super) struct Report {
-    machine: Machine,
-    /// Figures by row, who they are of, and unit, in the order of rounds.
-    figures: BTreeMap<(String, &'static str, &'static str), Vec<f64>>,
-    skipped: Vec<String>,
+    pub(super) figures: Figures,
     notes: Vec<String>,
 }
 
@@ -47,20 +44,7 @@ fn goals() -> Vec<Goal> {
 
 impl Report {
     pub(super) fn new(machine: Machine) -> Report {
-        Report { machine, figures: BTreeMap::new(), skipped: Vec::new(), notes: Vec::new() }
-    }
-
-    /// Adds a figure of a round.
-    pub(super) fn add(&mut self, row: &str, who: &'static str, unit: &'static str, figure: f64) {
-        self.figures.entry((row.to_owned(), who, unit)).or_default().push(figure);
-    }
-
-    /// Says why something was not measured, once.
-    pub(super) fn skip(&mut self, what: &str, why: &str) {
-        let line = format!("skipped: {what}: {}", why.lines().next().unwrap_or_default());
-        if !self.skipped.contains(&line) {
-            self.skipped.push(line);
-        }
+        Report { figures: Figures::new(machine), notes: Vec::new() }
     }
 
     /// Says what a reader must know.
@@ -68,41 +52,23 @@ impl Report {
         self.notes.push(note);
     }
 
-    fn of(&self, row: &str, who: &'static str, unit: &'static str) -> Option<&Vec<f64>> {
-        self.figures.get(&(row.to_owned(), who, unit))
-    }
-
-    /// Median of the ratios of rounds.
-    fn times(&self, row: &str, than: &'static str) -> Option<f64> {
-        let ours = self.of(row, AdoptForwarder::OursByXdp.name(), "Mpps")?;
-        let theirs = self.of(row, than, "Mpps")?;
-        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
-        Some(Summary::of(&ratios).median)
-    }
-
     /// What a goal is, what it came to, and whether that is enough.
     fn judge(&self, goal: &Goal) -> String {
+        let ours = AdoptForwarder::OursByXdp.name();
         let (claim, figure, unit, is_met) = match goal {
             Goal::Times(row, than, least) => {
-                let times = self.times(row, than);
+                let times = self.figures.times(row, ours, than, "Mpps");
                 (format!("at least {least} times {than}"), times, "times", times >= Some(*least))
             }
             Goal::AtMost(row, most, unit) => {
-                let median =
-                    self.of(row, AdoptForwarder::OursByXdp.name(), unit).map(|all| Summary::of(all).median);
+                let median = self.figures.median(row, ours, unit);
                 (format!("at most {most} {unit}"), median, *unit, median <= Some(*most))
             }
         };
         let (Goal::Times(row, ..) | Goal::AtMost(row, ..)) = goal;
         match figure {
             None => format!("{row}: {claim}: not measured"),
-            Some(figure) => {
-                format!(
-                    "{row}: {claim}: {} {unit}: {}",
-                    number(figure),
-                    if is_met { "met" } else { "missed" }
-                )
-            }
+            Some(figure) => format!("{row}: {claim}: {} {unit}: {}", number(figure), verdict(is_met)),
         }
     }
 }
@@ -111,21 +77,12 @@ impl Findings for Report {
     const NAME: &'static str = "adopt";
 
     fn text(&self) -> String {
-        let mut table = Table::headed("row | who | median: | least: | greatest: | unit");
-        for ((row, who, unit), figures) in &self.figures {
-            let Summary { median, min, max, .. } = Summary::of(figures);
-            table.row([row.as_str(), who, &number(median), &number(min), &number(max), unit]);
-        }
-        let goals: Vec<String> = goals().iter().map(|goal| self.judge(goal)).collect();
-        let lines = goals.iter().chain(&self.skipped).chain(&self.notes).map(|line| format!("- {line}\n"));
-        format!("{table}\n{}\n\n{}", self.machine, lines.collect::<String>())
+        let goals = goals().into_iter().map(|goal| self.judge(&goal));
+        self.figures.text(goals.chain(self.notes.iter().cloned()))
     }
 
     fn measurements(&self) -> Vec<Measurement> {
-        let one = |((row, who, unit), figures): (&(String, &'static str, &'static str), &Vec<f64>)| {
-            Measurement::of("adopt", who, unit, figures).param("row", row).cpu(&self.machine.cpu)
-        };
-        self.figures.iter().map(one).collect()
+        self.figures.measurements(Self::NAME)
     }
 }
 
@@ -140,12 +97,12 @@ mod tests {
         assert!(judged(&report).iter().all(|line| line.ends_with("not measured")));
         let row = "IPv4, random destinations";
         for (ours, kernel, lookup) in [(4.0, 1.0, 2.0), (2.0, 0.4, 1.0), (9.0, 2.0, 4.5)] {
-            report.add(row, AdoptForwarder::OursByXdp.name(), "Mpps", ours);
-            report.add(row, AdoptForwarder::Kernel.name(), "Mpps", kernel);
-            report.add(row, LOOKUP_ROW, "Mpps", lookup);
+            report.figures.add(row, AdoptForwarder::OursByXdp.name(), "Mpps", ours);
+            report.figures.add(row, AdoptForwarder::Kernel.name(), "Mpps", kernel);
+            report.figures.add(row, LOOKUP_ROW, "Mpps", lookup);
         }
-        report.add(&alone(row), AdoptForwarder::OursByXdp.name(), "ns", 131.0);
-        report.add(&alone("IPv4, one destination"), AdoptForwarder::OursByXdp.name(), "ns", 109.0);
+        report.figures.add(&alone(row), AdoptForwarder::OursByXdp.name(), "ns", 131.0);
+        report.figures.add(&alone("IPv4, one destination"), AdoptForwarder::OursByXdp.name(), "ns", 109.0);
         let said = judged(&report);
         let ends = |line: &str, end: &str| assert!(line.ends_with(end), "{line}");
         ends(&said[0], "4.50 times: met");
@@ -154,12 +111,5 @@ mod tests {
         ends(&said[4], "109 ns: met");
         assert!(report.text().contains("| IPv4, one destination: the program alone"), "{}", report.text());
         assert_eq!(report.measurements().len(), 5);
-    }
-
-    #[test]
-    fn what_was_skipped_in_every_round_is_told_once() {
-        let mut report = Report::new(Machine::here());
-        (0..3).for_each(|_| report.skip("kernel", "no rights\nand more"));
-        assert_eq!(report.text().matches("skipped: kernel: no rights\n").count(), 1);
     }
 }

@@ -36,6 +36,7 @@ mod error;
 mod histogram;
 mod host;
 mod iperf3;
+mod kernel_counters;
 mod line;
 mod link;
 mod live_frames;

@@ -129,12 +129,7 @@ impl Fan {
 
     /// Datagrams that each gateway has received for a port without listener.
     pub fn received(&self) -> Result<Vec<u64>> {
-        let of = |host: &Host| {
-            let text = host.run(["cat", "/proc/net/snmp", "/proc/net/snmp6"])?.stdout;
-            let v6 = text.lines().find_map(|line| line.strip_prefix("Udp6NoPorts")).map(str::trim);
-            let v6: u64 = v6.and_then(|number| number.parse().ok()).expect("a counter of IPv6");
-            Ok(counter(&text, "Udp: ", "NoPorts") + v6)
-        };
+        let of = |host: &Host| Ok(host.kernel_counter("UdpNoPorts")? + host.kernel_counter("Udp6NoPorts")?);
         self.gateways.iter().map(of).collect()
     }
 }
@@ -158,23 +153,10 @@ pub fn forwarded(report: &str, port: &str) -> u64 {
 
 /// Datagrams of IPv4 that the kernel itself has forwarded.
 pub fn by_kernel(host: &Host) -> Result<u64> {
-    Ok(counter(&host.run(["cat", "/proc/net/snmp"])?.stdout, "Ip: ", "ForwDatagrams"))
-}
-
-/// A counter of `/proc/net/snmp`.
-fn counter(text: &str, protocol: &str, name: &str) -> u64 {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol)).map(str::split_whitespace);
-    let (mut names, mut values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let at = names.position(|other| other == name).expect("a counter of that name");
-    values.nth(at).expect("its value").parse().expect("a number")
+    host.kernel_counter("IpForwDatagrams")
 }
 
 /// Requests for echoes that a host has seen, of both families.
 pub fn echoes(host: &Host) -> Result<[u64; 2]> {
-    let text = host.run(["cat", "/proc/net/snmp", "/proc/net/snmp6"])?.stdout;
-    let mut lines = text.lines().filter(|line| line.starts_with("Icmp:")).map(str::split_whitespace);
-    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let ipv4 = names.zip(values).find(|(name, _)| *name == "InEchos").expect("the column");
-    let ipv6 = text.lines().find_map(|line| line.strip_prefix("Icmp6InEchos ")).expect("the line");
-    Ok([ipv4.1, ipv6.trim()].map(|number| number.parse().expect("a number")))
+    Ok([host.kernel_counter("IcmpInEchos")?, host.kernel_counter("Icmp6InEchos")?])
 }

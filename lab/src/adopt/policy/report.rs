@@ -1,9 +1,9 @@
 //! What was measured, and what was asked for.
 
 use super::{Forwarder, Rules};
+use crate::adopt::figures::{Figures, verdict};
 use crate::machine::Machine;
-use crate::results::{Findings, Measurement, Summary, Table, number};
-use std::collections::BTreeMap;
+use crate::results::{Findings, Measurement, number};
 
 /// Frames, or connections, in a second of processors' time.
 pub(super) const BY_PROCESSORS: &str = "Mpps of processors' time";
@@ -12,13 +12,10 @@ pub(super) const NEW_BY_PROCESSORS: &str = "k/s of processors' time";
 pub(super) const SHARE: &str = "% past the kernel";
 
 pub(super) struct Report {
-    machine: Machine,
-    /// Figures by row, who they are of, and unit, in the order of rounds.
-    figures: BTreeMap<(String, &'static str, &'static str), Vec<f64>>,
-    skipped: Vec<String>,
+    pub(super) figures: Figures,
 }
 
-/// What is asked for in the rows that end so.
+/// What is asked for in the rows that end so: medians of ratios of rounds, or of figures.
 struct Goal {
     rows: &'static str,
     by: Forwarder,
@@ -40,50 +37,29 @@ const GOALS: [Goal; 7] = [
 
 impl Report {
     pub(super) fn new(machine: Machine) -> Report {
-        Report { machine, figures: BTreeMap::new(), skipped: Vec::new() }
+        Report { figures: Figures::new(machine) }
     }
 
-    /// Adds a figure of a round.
-    pub(super) fn add(&mut self, row: &str, who: &'static str, unit: &'static str, figure: f64) {
-        self.figures.entry((row.to_owned(), who, unit)).or_default().push(figure);
-    }
-
-    /// Says why something was not measured, once.
-    pub(super) fn skip(&mut self, what: &str, why: &str) {
-        let line = format!("skipped: {what}: {}", why.lines().next().unwrap_or_default());
-        if !self.skipped.contains(&line) {
-            self.skipped.push(line);
-        }
-    }
-
-    fn of(&self, row: &str, by: Forwarder, unit: &'static str) -> Option<&Vec<f64>> {
-        self.figures.get(&(row.to_owned(), by.name(), unit))
-    }
-
-    /// What a goal came to in each row that it is about. Ratios are medians of those of rounds.
+    /// What a goal came to in each row that it is about.
     fn judge(&self, goal: &Goal) -> Vec<String> {
-        let key = |(row, who, unit): &&(String, &str, &str)| {
-            row.ends_with(goal.rows) && *who == goal.by.name() && *unit == goal.unit
-        };
-        let judge = |row: &String| {
-            let ours = self.of(row, goal.by, goal.unit)?;
-            let figures: Vec<f64> = match goal.is_ratio {
+        let (who, least) = (goal.by.name(), goal.least);
+        let judge = |row: &str| {
+            let (figure, unit) = match goal.is_ratio {
                 true => {
-                    let kernel = self.of(row, Forwarder::Kernel, goal.unit)?;
-                    ours.iter().zip(kernel).map(|(ours, kernel)| ours / kernel).collect()
+                    (self.figures.times(row, who, Forwarder::Kernel.name(), goal.unit), "times the kernel")
                 }
-                false => ours.clone(),
+                false => (self.figures.median(row, who, goal.unit), goal.unit),
             };
-            let median = Summary::of(&figures).median;
-            let unit = if goal.is_ratio { "times the kernel" } else { goal.unit };
-            let is_met = if median >= goal.least { "met" } else { "missed" };
-            let (who, least) = (goal.by.name(), goal.least);
-            Some(format!("{row}: {who}, at least {least} {unit}: {}: {is_met}", number(median)))
+            let (figure, is_met) = (number(figure?), verdict(figure? >= least));
+            Some(format!("{row}: {who}, at least {least} {unit}: {figure}: {is_met}"))
+        };
+        let is_meant = |(row, of, unit): &(&str, &str, &str)| {
+            row.ends_with(goal.rows) && (*of, *unit) == (who, goal.unit)
         };
         let judged: Vec<String> =
-            self.figures.keys().filter(key).filter_map(|(row, ..)| judge(row)).collect();
+            self.figures.rows().filter(is_meant).filter_map(|(row, ..)| judge(row)).collect();
         match judged.is_empty() {
-            true => vec![format!("{}, {}: not measured", goal.rows.trim(), goal.by.name())],
+            true => vec![format!("{}, {who}: not measured", goal.rows.trim())],
             false => judged,
         }
     }
@@ -93,26 +69,12 @@ impl Findings for Report {
     const NAME: &'static str = "adopt-policy";
 
     fn text(&self) -> String {
-        let mut table = Table::headed("row | who | median: | least: | greatest: | unit");
-        for ((row, who, unit), figures) in &self.figures {
-            let Summary { median, min, max, .. } = Summary::of(figures);
-            table.row([row.as_str(), who, &number(median), &number(min), &number(max), unit]);
-        }
         let rules = Rules::ALL.map(|rules| format!("rules of '{}': {}", rules.name(), rules.text()));
-        let goals = GOALS.iter().flat_map(|goal| self.judge(goal));
-        let lines = goals.chain(self.skipped.iter().cloned()).chain(rules);
-        format!(
-            "{table}\n{}\n\n{}",
-            self.machine,
-            lines.map(|line| format!("- {line}\n")).collect::<String>()
-        )
+        self.figures.text(GOALS.iter().flat_map(|goal| self.judge(goal)).chain(rules))
     }
 
     fn measurements(&self) -> Vec<Measurement> {
-        let one = |((row, who, unit), figures): (&(String, &'static str, &'static str), &Vec<f64>)| {
-            Measurement::of("adopt-policy", who, unit, figures).param("row", row).cpu(&self.machine.cpu)
-        };
-        self.figures.iter().map(one).collect()
+        self.figures.measurements(Self::NAME)
     }
 }
 
@@ -125,10 +87,10 @@ mod tests {
         let mut report = Report::new(Machine::here());
         assert!(report.text().contains("flows, artery adopt, XDP: not measured"), "{}", report.text());
         for (ours, kernel) in [(3.2, 1.0), (6.0, 2.0), (9.3, 3.0)] {
-            report.add("a, 4096 flows", Forwarder::Xdp.name(), BY_PROCESSORS, ours);
-            report.add("a, 4096 flows", Forwarder::Kernel.name(), BY_PROCESSORS, kernel);
+            report.figures.add("a, 4096 flows", Forwarder::Xdp.name(), BY_PROCESSORS, ours);
+            report.figures.add("a, 4096 flows", Forwarder::Kernel.name(), BY_PROCESSORS, kernel);
         }
-        report.add("a, 4096 flows", Forwarder::Xdp.name(), SHARE, 94.0);
+        report.figures.add("a, 4096 flows", Forwarder::Xdp.name(), SHARE, 94.0);
         let said = report.text();
         assert!(said.contains("at least 3 times the kernel: 3.10: met"), "{said}");
         assert!(said.contains("at least 95 % past the kernel: 94.0: missed"), "{said}");
