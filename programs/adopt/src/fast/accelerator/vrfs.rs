@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 /// The number of the FIB of interfaces that belong to no VRF.
 pub(super) const MAIN: u32 = 0;
+
 /// The routes of a VRF.
 pub(super) struct VrfFib {
     pub(super) number: u32,
