@@ -18,8 +18,13 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 
 /// The bytes of a file, 256 MiB at most.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    read_whole(open(path)?)
+}
+
+/// What can be read, 256 MiB at most, after which the error is [`io::ErrorKind::FileTooLarge`].
+pub fn read_whole(input: impl io::Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let count = open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    let count = input.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if count as u64 > LONGEST {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

@@ -1,9 +1,7 @@
 //! Where the text of a configuration comes from: a file, standard input or the command line.
-use std::io::Read as _;
+use artery_device::{files, system_message};
+use std::io::{ErrorKind, stdin};
 use std::path::PathBuf;
-
-/// No configuration is longer; reading an endless file stops here.
-const LONGEST: u64 = 256 << 20;
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,28 +40,29 @@ impl ConfigInput {
     }
 
     fn bytes(&self) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::new();
         let result = match self {
             ConfigInput::Text(text) => return Ok(text.clone().into_bytes()),
-            ConfigInput::Stdin => std::io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes),
-            ConfigInput::File(path) => artery_device::files::open(path)
-                .and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)),
+            ConfigInput::Stdin => files::read_whole(stdin().lock()),
+            ConfigInput::File(path) => files::read(path),
         };
         let why = match result {
-            Ok(_) => not_text(&bytes),
-            Err(error) => Some(artery_device::system_message(&error)),
+            Ok(bytes) => match not_text(&bytes) {
+                None => return Ok(bytes),
+                Some(why) => why,
+            },
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                "this is longer than any configuration".to_string()
+            }
+            Err(error) => system_message(&error),
         };
-        why.map_or(Ok(bytes), |why| Err(format!("{}: {why}", self.name())))
+        Err(format!("{}: {why}", self.name()))
     }
 }
 
-/// Why these bytes are not a configuration, where their beginning or length shows it.
+/// Why these bytes are not a configuration, where that is seen at once.
 fn not_text(bytes: &[u8]) -> Option<String> {
     if bytes.starts_with(&[0x1f, 0x8b]) {
         return Some("this is compressed; a configuration is text".to_string());
-    }
-    if bytes.len() as u64 > LONGEST {
-        return Some("this is longer than any configuration".to_string());
     }
     let zero = bytes.iter().position(|byte| *byte == 0)?;
     Some(format!("byte {zero} is zero; a configuration is text"))

@@ -1,4 +1,5 @@
 //! `artery pfctl`: the packet filter, by the options of OpenBSD's pfctl.
+mod input;
 mod kill;
 mod known;
 mod live;
@@ -274,7 +275,7 @@ fn change_table(
         let given = plain(words.join(" ").as_bytes()).map_err(|why| why.replacen("line 1: ", "", 1));
         words = given.map_err(|why| anyhow!("{why}; the table is as it was"))?;
         if let Some(file) = &options.file {
-            let (name, text) = rules_file::text_of(file)?;
+            let (name, text) = input::read(file)?;
             words.extend(plain(&text).map_err(|why| anyhow!("{name}: {why}; the table is as it was"))?);
         }
     }

@@ -143,6 +143,8 @@ fn files_without_an_end_are_refused_by_their_length() {
             &["router", "--print", "--port", port, "--pf", &listing],
             "cannot load \"/dev/zero\": file too large",
         ),
+        (&["pfctl", "-nf", "/dev/zero"], "/dev/zero: file too large"),
+        (&["pfctl", "-nf", &listing], "cannot load \"/dev/zero\": file too large"),
     ] {
         let outcome = artery(args);
         assert!(outcome.status == 1 && outcome.err.contains(expected), "{args:?}: {outcome:?}");

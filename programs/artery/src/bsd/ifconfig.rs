@@ -7,7 +7,7 @@ use crate::ip_router::elements;
 use crate::options::Reach;
 use crate::output::print_stdout;
 use anyhow::{anyhow, bail};
-use artery_device::system_message;
+use artery_device::{files, system_message};
 use artery_l2::command::{Command, Rule, parse, parse_rule};
 use clap::Args;
 
@@ -198,7 +198,7 @@ fn steps(commands: &[Command]) -> anyhow::Result<Vec<Step>> {
 
 /// The rules of a file, one a line.
 fn rules(file: &str) -> anyhow::Result<Vec<Rule>> {
-    let bytes = std::fs::read(file).map_err(|error| anyhow!("{file}: {}", system_message(&error)))?;
+    let bytes = files::read(file).map_err(|error| anyhow!("{file}: {}", system_message(&error)))?;
     let rule = |line: super::hostname::Line| {
         let words: Vec<&str> = line.text.split_whitespace().collect();
         parse_rule(&words).map_err(|error| anyhow!("{file}:{}: {error}", line.number))

@@ -1,8 +1,7 @@
 //! What rule files can refer to on this machine, or on the one that tests assume.
-use artery_device::{Interface, default_route_interfaces, host_addresses};
+use artery_device::{Interface, default_route_interfaces, files, host_addresses};
 use artery_filter::names::{InterfaceAddress, InterfaceRecord, Interfaces};
 use artery_filter::syntax::{Environment, NumberedNames, file_in};
-use std::fs;
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 
@@ -32,7 +31,7 @@ fn read_file(name: &str, etc: Option<&Path>) -> Result<Vec<u8>, String> {
     // A name without a folder is looked up in the working directory.
     let etc = etc.filter(|_| name.starts_with('/'));
     let file = etc.map_or_else(|| name.into(), |etc| file_in(etc, name));
-    fs::read(file).map_err(|error| artery_device::system_message(&error))
+    files::read(file).map_err(|error| artery_device::system_message(&error))
 }
 
 fn find_host(name: &str) -> Vec<IpAddr> {

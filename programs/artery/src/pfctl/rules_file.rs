@@ -1,8 +1,6 @@
 //! Rules in files: `-f`.
-use super::PfctlOptions;
+use super::{PfctlOptions, input};
 use crate::output::print_stderr;
-use anyhow::{Context as _, anyhow};
-use artery_device::system_message;
 use artery_filter::options::SetOption;
 use artery_filter::rule::{Ruleset, SourceLocation, TableDefinition};
 use artery_filter::syntax::print::{self as text, Style};
@@ -11,7 +9,6 @@ use artery_filter::syntax::{
     parse_lenient, read_anchors,
 };
 use std::collections::HashSet;
-use std::io::Read as _;
 
 /// Rules that were read, with those that go into anchors.
 pub(super) struct RulesFile {
@@ -69,7 +66,7 @@ pub(super) fn load(
     environment: &Environment,
 ) -> anyhow::Result<Option<RulesFile>> {
     let settings = ParseSettings { macros: options.macros.clone() };
-    let (name, text) = text_of(file)?;
+    let (name, text) = input::read(file)?;
     let (main, faults) = parse_lenient(&name, &text, environment, &settings);
     if !faults.is_empty() {
         faults.iter().for_each(|fault| print_stderr(&format!("{fault}\n")));
@@ -114,15 +111,4 @@ pub(super) fn for_filter<'r>(
         (text::table(&read), Some(&table.place))
     });
     options.chain(tables).chain(text::rule_lines(ruleset, style)).collect()
-}
-
-/// The file's name in messages, and its text.
-pub(super) fn text_of(file: &str) -> anyhow::Result<(String, Vec<u8>)> {
-    if file == "-" {
-        let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).context("can't read standard input")?;
-        return Ok(("stdin".to_string(), text));
-    }
-    let text = std::fs::read(file).map_err(|error| anyhow!("{file}: {}", system_message(&error)));
-    Ok((file.to_string(), text?))
 }

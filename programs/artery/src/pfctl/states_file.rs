@@ -1,4 +1,5 @@
 //! States in files: `-S` and `-L`.
+use super::input;
 use super::live::Filters;
 use crate::output::print_stderr;
 use anyhow::{Context as _, anyhow, bail};
@@ -7,7 +8,7 @@ use artery_filter::states::{AddError, Dump, DumpWriter};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::fs::File;
-use std::io::{BufWriter, Read as _, Write, stdin, stdout};
+use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
 use tempfile::Builder;
 
@@ -53,7 +54,7 @@ impl Filters {
     /// Takes the states of a file, which is checked to its end before the first of them goes: `-L`.
     pub(super) fn load_states(&mut self, file: &str, is_quiet: bool) -> anyhow::Result<()> {
         self.only("-L")?;
-        let (name, bytes) = bytes_of(file)?;
+        let (name, bytes) = input::read(file)?;
         let dump =
             Dump::read_checked(&bytes).map_err(|error| anyhow!("{name}: {error}; no state was loaded"))?;
         let rules = if dump.checksum == self.checksum()? { "with-rules" } else { "without-rules" };
@@ -100,17 +101,6 @@ fn refuse_link(path: &Path) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// The file's name in messages, and its bytes.
-fn bytes_of(file: &str) -> anyhow::Result<(String, Vec<u8>)> {
-    if file == "-" {
-        let mut bytes = Vec::new();
-        stdin().read_to_end(&mut bytes).context("can't read standard input")?;
-        return Ok(("stdin".to_string(), bytes));
-    }
-    let bytes = std::fs::read(file).map_err(|error| anyhow!("{file}: {}", system_message(&error)))?;
-    Ok((file.to_string(), bytes))
 }
 
 fn told(taken: u64, all: u64) -> String {
