@@ -9,13 +9,15 @@
 //! Programs are put together by an [`Assembler`]; maps are in `maps.rs`, runs without an interface in
 //! `run.rs`, programs of others in `query.rs`, questions about what the kernel offers in `features.rs`, the
 //! programs that hide frames from the host in `hide.rs`, programs at the kernel's tracepoints in
-//! `tracepoint.rs`, and where the kernel's structures have their members in `btf.rs`.
+//! `tracepoint.rs`, events that programs give in `event_ring.rs`, and where the kernel's structures have their members in `btf.rs`.
 #[forbid(unsafe_code)]
 mod assembler;
 #[allow(unsafe_code)]
 mod attach;
 #[forbid(unsafe_code)]
 mod btf;
+#[forbid(unsafe_code)]
+mod event_ring;
 #[forbid(unsafe_code)]
 mod features;
 #[forbid(unsafe_code)]
@@ -36,6 +38,7 @@ mod tracepoint;
 pub use assembler::{Assembler, Label, NotAssembled, Operand, Operation, Register, Size, Test};
 pub use attach::{Attachment, attach, attach_filter};
 pub use btf::Btf;
+pub use event_ring::{EMIT_EVENT, EventRing};
 pub use features::{counts_locked_memory, shares_arrays, takes_programs};
 pub use filter::{FILTER_NAME, living_filter_owners, remove_dead_filters};
 pub(crate) use hide::Hidden;

@@ -68,6 +68,8 @@ mod refusal;
 mod rtnetlink;
 #[forbid(unsafe_code)]
 mod settings;
+#[allow(unsafe_code)]
+mod shared_memory;
 #[forbid(unsafe_code)]
 mod sockets;
 #[forbid(unsafe_code)]

@@ -11,6 +11,7 @@ const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_MAP_TYPE_PROG_ARRAY: u32 = 3;
 const BPF_MAP_TYPE_DEVMAP: u32 = 14;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
+const BPF_MAP_TYPE_RINGBUF: u32 = 27;
 /// Processes may map it (Linux 5.5).
 const BPF_F_MMAPABLE: u32 = 1 << 10;
 
@@ -68,11 +69,22 @@ fn new_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::Resu
         Some(libc::EINVAL) if map_type == BPF_MAP_TYPE_DEVMAP => io::Error::from_raw_os_error(libc::EPERM),
         _ => error,
     };
-    with_locked_memory(|| try_new_map(map_type, value_size, entries, flags).map_err(limited))
+    with_locked_memory(|| try_new_map(map_type, [4, value_size], entries, flags).map_err(limited))
 }
 
-fn try_new_map(map_type: u32, value_size: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
-    let mut argument = NewMap { map_type, key_size: 4, value_size, entries, flags, rest: [0; 15] };
+/// Makes a ring of events of so many bytes.
+pub(super) fn new_ring(bytes: u32) -> io::Result<OwnedFd> {
+    with_locked_memory(|| try_new_map(BPF_MAP_TYPE_RINGBUF, [0, 0], bytes, 0))
+}
+
+/// Makes a map of keys and values of so many bytes.
+fn try_new_map(
+    map_type: u32,
+    [key_size, value_size]: [u32; 2],
+    entries: u32,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    let mut argument = NewMap { map_type, key_size, value_size, entries, flags, rest: [0; 15] };
     // SAFETY: the command makes a descriptor; the argument is as long as said and has no pointers.
     unsafe { bpf_descriptor(BPF_MAP_CREATE, &mut argument) }
 }
@@ -146,7 +158,7 @@ impl Array {
 
 /// Makes an array within the limit of locked memory.
 pub(super) fn try_array(bytes: u32) -> io::Result<Array> {
-    try_new_map(BPF_MAP_TYPE_ARRAY, bytes, 1, BPF_F_MMAPABLE).map(Array)
+    try_new_map(BPF_MAP_TYPE_ARRAY, [4, bytes], 1, BPF_F_MMAPABLE).map(Array)
 }
 
 impl AsFd for Array {

@@ -5,8 +5,7 @@
 //! Our own index is kept here and only ever written to the shared memory. What is read from there (the other
 //! index, entries) may be anything: an index that claims more than there can be breaks the ring for good,
 //! entries are for the caller to check, and no value leads outside the memory.
-use rustix::fd::AsFd;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use crate::shared_memory::SharedMemory;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -21,42 +20,6 @@ pub(super) const LONGEST: u32 = 1 << 20;
 /// The other side's index is out of range: the ring can't be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BrokenRing;
-
-/// Memory shared with the kernel.
-#[derive(Debug)]
-pub(super) struct RingMemory {
-    base: NonNull<u8>,
-    len: usize,
-}
-// SAFETY: the mapping belongs to no thread; all access to it is atomic.
-unsafe impl Send for RingMemory {}
-// SAFETY: as above.
-unsafe impl Sync for RingMemory {}
-
-impl RingMemory {
-    /// Maps `len` bytes of a socket's ring, which `place` names.
-    pub(super) fn map(socket: impl AsFd, place: u64, len: usize) -> io::Result<RingMemory> {
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
-        // SAFETY: a new mapping, at a place that the kernel chooses.
-        let base = unsafe { mmap(std::ptr::null_mut(), len, access, flags, socket, place) }?;
-        Ok(RingMemory { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len })
-    }
-    /// Memory that no kernel knows as a ring.
-    #[cfg(any(test, feature = "fuzz"))]
-    fn anonymous(len: usize) -> RingMemory {
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping, at a place that the kernel chooses.
-        let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, flags) }.unwrap();
-        RingMemory { base: NonNull::new(base.cast()).unwrap(), len }
-    }
-}
-
-impl Drop for RingMemory {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length, and everything that points into it keeps it alive.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
-    }
-}
 
 /// Where the parts of a ring lie in its memory, as the kernel says.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +46,7 @@ impl RingLayout {
 #[derive(Debug)]
 struct SharedRing<const W: usize> {
     /// Kept alive for the pointers.
-    _memory: Arc<RingMemory>,
+    _memory: Arc<SharedMemory>,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
@@ -95,9 +58,9 @@ unsafe impl<const W: usize> Send for SharedRing<W> {}
 
 impl<const W: usize> SharedRing<W> {
     /// A ring of `count` entries in `memory`; an error when its parts would not lie inside, or overlap.
-    fn new(memory: Arc<RingMemory>, layout: RingLayout, count: u32) -> io::Result<SharedRing<W>> {
+    fn new(memory: Arc<SharedMemory>, layout: RingLayout, count: u32) -> io::Result<SharedRing<W>> {
         let nonsense = || io::Error::from(io::ErrorKind::InvalidData);
-        let bytes = layout.bytes(count, W).filter(|bytes| *bytes <= memory.len).ok_or_else(nonsense)?;
+        let bytes = layout.bytes(count, W).filter(|bytes| *bytes <= memory.len()).ok_or_else(nonsense)?;
         let mut taken: Vec<std::ops::Range<usize>> = Vec::new();
         let mut place = |offset: u64, len: usize, align: usize| {
             let start = usize::try_from(offset).ok()?;
@@ -105,8 +68,8 @@ impl<const W: usize> SharedRing<W> {
             let inside = start.is_multiple_of(align) && end <= bytes;
             let alone = taken.iter().all(|other| end <= other.start || other.end <= start);
             taken.push(start..end);
-            // SAFETY: start + len <= bytes <= memory.len.
-            (inside && alone).then(|| unsafe { memory.base.add(start) })
+            // SAFETY: start + len <= bytes <= memory.len().
+            (inside && alone).then(|| unsafe { memory.base().add(start) })
         };
         let mut word = |offset| place(offset, 4, 4).map(NonNull::cast::<AtomicU32>).ok_or_else(nonsense);
         let (producer, consumer, flags) =
@@ -152,7 +115,7 @@ pub(super) struct Producer<const W: usize> {
 
 impl<const W: usize> Producer<W> {
     /// Takes the producing side of a fresh ring.
-    pub(super) fn new(memory: Arc<RingMemory>, layout: RingLayout, count: u32) -> io::Result<Producer<W>> {
+    pub(super) fn new(memory: Arc<SharedMemory>, layout: RingLayout, count: u32) -> io::Result<Producer<W>> {
         Ok(Producer { ring: SharedRing::new(memory, layout, count)?, next: 0, consumed: 0, broken: false })
     }
     /// Number of entries that the consumer has not taken yet.
@@ -213,7 +176,7 @@ pub(super) struct Consumer<const W: usize> {
 
 impl<const W: usize> Consumer<W> {
     /// Takes the consuming side of a fresh ring.
-    pub(super) fn new(memory: Arc<RingMemory>, layout: RingLayout, count: u32) -> io::Result<Consumer<W>> {
+    pub(super) fn new(memory: Arc<SharedMemory>, layout: RingLayout, count: u32) -> io::Result<Consumer<W>> {
         Ok(Consumer { ring: SharedRing::new(memory, layout, count)?, next: 0, produced: 0, broken: false })
     }
     /// Number of entries to be read.
@@ -268,16 +231,21 @@ impl<const W: usize> Peer<W> {
         let ours = Consumer::new(memory.clone(), LAYOUT, count).unwrap();
         (Peer(Consumer::new(memory, LAYOUT, count).unwrap()), ours)
     }
-    fn memory(count: u32) -> Arc<RingMemory> {
-        Arc::new(RingMemory::anonymous(LAYOUT.bytes(count, W).unwrap()))
+    fn memory(count: u32) -> Arc<SharedMemory> {
+        Arc::new(SharedMemory::anonymous(LAYOUT.bytes(count, W).unwrap()))
     }
     /// Maps a socket's ring once more.
     #[cfg(test)]
-    pub(super) fn map(socket: impl AsFd, place: u64, offset: libc::xdp_ring_offset, count: u32) -> Peer<W> {
+    pub(super) fn map(
+        socket: impl std::os::fd::AsFd,
+        place: u64,
+        offset: libc::xdp_ring_offset,
+        count: u32,
+    ) -> Peer<W> {
         let libc::xdp_ring_offset { producer, consumer, flags, desc } = offset;
         let layout = RingLayout { producer, consumer, flags, entries: desc };
         let bytes = layout.bytes(count, W).unwrap();
-        let memory = RingMemory::map(socket, place, bytes).unwrap();
+        let memory = SharedMemory::map(socket, place, bytes).unwrap();
         Peer(Consumer::new(Arc::new(memory), layout, count).unwrap())
     }
     /// Puts entries into the ring.
@@ -307,8 +275,8 @@ mod tests {
         // SAFETY: no kernel knows of this ring.
         unsafe { producer.write(entry) }
     }
-    fn memory(count: u32, words: usize) -> Arc<RingMemory> {
-        Arc::new(RingMemory::anonymous(LAYOUT.bytes(count, words).unwrap()))
+    fn memory(count: u32, words: usize) -> Arc<SharedMemory> {
+        Arc::new(SharedMemory::anonymous(LAYOUT.bytes(count, words).unwrap()))
     }
     fn pair<const W: usize>(count: u32) -> (Producer<W>, Consumer<W>) {
         let memory = memory(count, W);
@@ -467,7 +435,7 @@ mod tests {
             count in prop_oneof![0u32..40, Just(4), Just(8)],
         ) {
             let layout = RingLayout { producer, consumer, flags, entries };
-            let memory = Arc::new(RingMemory::anonymous(256));
+            let memory = Arc::new(SharedMemory::anonymous(256));
             let fits = layout.bytes(count, 2).is_some_and(|bytes| {
                 let words = [layout.producer, layout.consumer, layout.flags];
                 let mut owners = [0; 800];

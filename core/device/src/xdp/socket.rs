@@ -3,10 +3,11 @@
 //! A frame's address goes into a ring only when its packet is in the ledger of the same half, and a packet
 //! leaves the ledger only by an address that came back by the ring for it, or when the socket is closed.
 //! Nothing else calls the unsafe functions for that in `rings.rs` and `umem.rs`.
-use super::rings::{Consumer, Producer, RingLayout, RingMemory};
+use super::rings::{Consumer, Producer, RingLayout};
 use super::umem::FrameLedger;
 use super::{BusyPoll, CAPABILITY, retry};
 use crate::privsep::{self, Request};
+use crate::shared_memory::SharedMemory;
 use crate::{DeviceError, Interface, sys};
 use artery_packet::{FRAME, Packet, Pool};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -258,7 +259,7 @@ fn map_rings(fd: &OwnedFd, entries: u32) -> io::Result<(Option<RxRings>, Option<
             entries: offset.desc,
         };
         let bytes = layout.bytes(entries, words).ok_or(io::ErrorKind::InvalidData)?;
-        Ok::<_, io::Error>((Arc::new(RingMemory::map(fd, place, bytes)?), layout))
+        Ok::<_, io::Error>((Arc::new(SharedMemory::map(fd, place, bytes)?), layout))
     };
     let (memory, layout) = map(offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING, 1)?;
     let fill = Producer::new(memory, layout, entries)?;
