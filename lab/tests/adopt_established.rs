@@ -2,7 +2,7 @@
 //! with the addresses that it translates to, and nothing else does.
 
 use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net};
-use crate::support::connections::{Connection, Datagrams, until, until_fast};
+use crate::support::connections::{Connection, Datagrams, flush_connections, until, until_fast};
 use crate::support::{SOON, end};
 use artery_lab::program::artery;
 use artery_lab::rig::{Process, Result};
@@ -154,6 +154,47 @@ fn a_connection_that_was_silent_for_longer_than_its_timeout_is_not_forwarded() {
         tcp.near.write_all(b"x").expect("it is sent");
         tcp.far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         assert!(tcp.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection has expired");
+        end(router)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn connections_that_began_before_stay_with_the_kernel_which_has_no_events_of_them() {
+    on_the_net("adopt-established-before", |net| {
+        net.r.run(["nft", FIREWALL])?;
+        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+        let old = Connection::open(&net.a, &net.b, outside, outside)?;
+        old.exchange(1);
+        let router = adopt(net, "tc", "list ruleset")?;
+        let before = by_kernel(&net.r)?;
+        old.exchange(50);
+        assert!(by_kernel(&net.r)? >= before + 100, "a connection whose end nothing would tell of goes past");
+        let outside: SocketAddr = "10.0.2.2:8001".parse().unwrap();
+        let new = Connection::open(&net.a, &net.b, outside, outside)?;
+        until_fast(net, &router, &mut |rounds| new.exchange(rounds))?;
+        end(router)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_connection_that_is_taken_out_of_the_table_is_forwarded_no_more() {
+    on_the_net("adopt-established-removed", |net| {
+        // Segments in the middle of connections that are not known are dropped.
+        let rules = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
+             ct state established accept; \
+             iifname eth0 tcp flags & (fin | syn | rst | ack) == syn accept; }; }";
+        net.r.sysctl("net.netfilter.nf_conntrack_tcp_loose", "0")?;
+        let router = adopt(net, "tc", rules)?;
+        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+        let mut tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        flush_connections(&net.r)?;
+        std::thread::sleep(Duration::from_millis(300));
+        tcp.near.write_all(b"x").expect("it is sent");
+        tcp.far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        assert!(tcp.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection was removed");
         end(router)?;
         Ok(())
     });

@@ -28,6 +28,9 @@ const NEAR: &str = "198.18.0.2";
 const GATEWAY: &str = "198.19.0.1";
 /// Seconds that entries of UDP live, longer than a run takes.
 const TIMEOUT: &str = "600";
+/// Frames of new connections each way: so few that adopt asks nothing about them, and more.
+const FRAMES_OF_NEW: [usize; 2] = [1, 8];
+const SETTLING: Duration = Duration::from_millis(300);
 /// How long connections may take to be forwarded, and frames to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -125,7 +128,9 @@ pub(super) fn run(delivery: &Delivery) -> anyhow::Result<()> {
                     established(&plan, rules, *flows, by, report)
                 });
             }
-            of_all(&Forwarder::ALL, &mut report, |by, report| opening(&plan, rules, by, report));
+            for frames in FRAMES_OF_NEW {
+                of_all(&Forwarder::ALL, &mut report, |by, report| opening(&plan, rules, frames, by, report));
+            }
             of_all(&Forwarder::OF_TCP, &mut report, |by, report| tcp(&plan, rules, by, report));
         }
     }
@@ -192,15 +197,16 @@ impl Gateway {
         until("frames arrive", || Ok(self.far.count()? - before >= u64::from(frames) * 99 / 100))
     }
 
-    /// Waits until so many connections are known, or go past rules.
-    fn until_followed(&self, what: &str, flows: usize) -> anyhow::Result<()> {
-        let Some(adopted) = &self.adopted else { return Ok(()) };
-        until(&format!("{flows} connections are {what}"), || {
+    /// Sends frames of each flow and answers until they go past rules, where that is what is measured.
+    fn exchange_until_followed(&self, flows: usize) -> anyhow::Result<()> {
+        until(&format!("{flows} connections are forwarded"), || {
+            self.exchange(flows as u32)?;
+            let Some(adopted) = &self.adopted else { return Ok(true) };
             let state = self.bed.r.command([program::artery()?]).args(["handler", "-u"]);
             let state = state.arg(adopted.socket.path().join("control")).arg("state").run()?.stdout;
             let state: serde_json::Value = serde_json::from_str(&state).context("the state")?;
             // A few may find no room.
-            Ok(state["connections"][what].as_u64() >= Some(flows as u64 * 99 / 100))
+            Ok(state["connections"]["forwarded"].as_u64() >= Some(flows as u64 * 99 / 100))
         })
     }
 
@@ -260,8 +266,7 @@ fn established(
 ) -> anyhow::Result<()> {
     let gateway = Gateway::open(rules, by, flows)?;
     let _pinned = Pinned::to(0);
-    gateway.exchange(flows as u32)?;
-    gateway.until_followed("forwarded", flows)?;
+    gateway.exchange_until_followed(flows)?;
     // Caches and predictors are warm then.
     gateway.send_forth(plan.frames / 16)?;
     let by_kernel = || gateway.bed.r.kernel_counter("IpForwDatagrams");
@@ -277,16 +282,25 @@ fn established(
     Ok(())
 }
 
-/// New connections a second: their first frames, and the answers.
-fn opening(plan: &Plan, rules: Rules, by: Forwarder, report: &mut Report) -> anyhow::Result<()> {
+/// New connections a second, each of so many frames and as many answers.
+fn opening(
+    plan: &Plan,
+    rules: Rules,
+    frames: usize,
+    by: Forwarder,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let gateway = Gateway::open(rules, by, plan.new)?;
     let _pinned = Pinned::to(0);
     let (processors, began) = (gateway.processor_time(), Instant::now());
-    gateway.exchange(plan.new as u32)?;
+    for _ in 0..frames {
+        gateway.exchange(plan.new as u32)?;
+    }
     let time = began.elapsed().as_secs_f64();
-    gateway.until_followed("known", plan.new)?;
+    // What they have adopt do is not done yet.
+    std::thread::sleep(SETTLING);
     let used = gateway.processor_time() - processors;
-    let row = format!("{}, new connections", rules.name());
+    let row = format!("{}, new connections of {} packets", rules.name(), 2 * frames);
     report.figures.add(&row, by.name(), "k/s", plan.new as f64 / time / 1e3);
     report.figures.add(&row, by.name(), report::NEW_BY_PROCESSORS, plan.new as f64 / used / 1e3);
     Ok(())

@@ -2,6 +2,7 @@
 use super::SOON;
 use super::adopting::{Net, by_kernel};
 use artery_lab::rig::{Host, Process, Result};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, netlink, recv, sendto, socket};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -73,6 +74,22 @@ impl Datagrams {
         }
         source.expect("there is a round")
     }
+}
+
+/// Has the kernel forget all connections of a host, as `conntrack -F` does.
+pub fn flush_connections(host: &Host) -> Result<()> {
+    /// IPCTNL_MSG_CT_DELETE, with NLM_F_REQUEST and NLM_F_ACK, for all families.
+    const DELETE_ALL: [u16; 10] = [20, 0, 1 << 8 | 2, 1 | 4, 0, 0, 0, 0, 0, 0];
+    let message: Vec<u8> = DELETE_ALL.iter().flat_map(|half| half.to_ne_bytes()).collect();
+    host.enter(|| {
+        let socket =
+            socket(AddressFamily::NETLINK, SocketType::RAW, Some(netlink::NETFILTER)).expect("netlink");
+        let kernel = netlink::SocketAddrNetlink::new(0, 0);
+        sendto(&socket, &message, SendFlags::empty(), &kernel).expect("it is sent");
+        let mut answer = [0; 64];
+        let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty()).expect("an answer");
+        assert!(length >= 20 && answer[16..20] == [0; 4], "{answer:?}");
+    })
 }
 
 /// Waits until something is so.

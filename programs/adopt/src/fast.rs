@@ -7,6 +7,7 @@
 //! neighbor is not known, and all that the kernel would answer. So the kernel needs to know nothing, and
 //! nothing is lost when the program goes.
 mod accelerator;
+mod candidates;
 mod capture;
 mod decide;
 mod decide_flow;

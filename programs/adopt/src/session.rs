@@ -293,6 +293,7 @@ impl Session {
             .files()
             .chain([self.driver.as_fd()])
             .chain(self.tracker.iter().map(AsFd::as_fd))
+            .chain(self.accelerator.candidates_file())
             .chain(self.bridges.iter().map(AsFd::as_fd))
     }
 
@@ -539,7 +540,7 @@ impl Session {
         if let Some(fault) = self.graph.as_ref().and_then(Graph::fault) {
             return Err(Error::Graph(fault.to_string()));
         }
-        let own = self.driver.mirror().addresses().map(|own| own.address);
+        let own = self.driver.mirror().addresses().map(|own| (own.address, own.link));
         self.accelerator.set_own(own);
         self.accelerator.set_reverse_paths(self.driver.mirror().reverse_paths());
         Ok(self.accelerator.complete_updates()?)

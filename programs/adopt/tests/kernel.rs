@@ -70,7 +70,7 @@ fn differences(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (us
 /// Follows until there is nothing left to read, as far as the clock says.
 fn follow(driver: &mut MirrorDriver, sinks: &mut Sinks) {
     while driver.poll(Instant::now(), sinks).unwrap() == PollOutcome::Again {}
-    sinks.accelerator.set_own(driver.mirror().addresses().map(|own| own.address));
+    sinks.accelerator.set_own(driver.mirror().addresses().map(|own| (own.address, own.link)));
     sinks.accelerator.set_reverse_paths(driver.mirror().reverse_paths());
     sinks.accelerator.complete_updates().unwrap();
 }

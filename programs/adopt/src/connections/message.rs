@@ -10,10 +10,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// (linux/netfilter/nfnetlink_conntrack.h).
 const CTNETLINK: u16 = 1 << 8;
 const NEW: u16 = CTNETLINK;
-pub(super) const GET: u16 = CTNETLINK | 1;
 const DELETE: u16 = CTNETLINK | 2;
 /// `struct nfgenmsg`.
 const FIXED: usize = 4;
+/// `NLM_F_ECHO`: the event of a change comes to who asked for it.
+const ECHO: u16 = 8;
 
 const ORIGINAL: u16 = 1;
 const REPLY: u16 = 2;
@@ -43,9 +44,10 @@ const UNACKNOWLEDGED: u8 = 0x10;
 const SEEN_REPLY: u32 = 1 << 1;
 const ASSURED: u32 = 1 << 2;
 const CONFIRMED: u32 = 1 << 3;
+const DYING: u32 = 1 << 9;
 /// Sequence numbers are changed, dying, a fixed timeout, a template, untracked or clashing, a helper,
 /// offloaded to a flow table or a card.
-const UNUSUAL: u32 = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15;
+const UNUSUAL: u32 = 1 << 6 | DYING | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15;
 
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
@@ -76,8 +78,6 @@ pub(super) struct Entry {
     tcp: Option<TcpState>,
     /// A helper, adjusted sequence numbers, a SYN proxy, or a zone.
     is_unusual: bool,
-    /// The original direction's tuple as the kernel wrote it.
-    tuple: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +125,11 @@ impl Entry {
         self.protocol() != TCP || self.tcp.is_some_and(|tcp| tcp.is_liberal)
     }
 
+    /// Whether it is being removed, which its last event has told.
+    pub(super) fn is_dying(&self) -> bool {
+        self.status & DYING != 0
+    }
+
     /// Bits of `IPS_*`.
     pub(super) fn status(&self) -> u32 {
         self.status
@@ -150,22 +155,49 @@ impl Entry {
         self.directions().iter().any(Direction::is_translated)
     }
 
-    /// A request that has the kernel let through segments out of window, both ways.
+    /// A request that has the kernel let through segments out of window, both ways. The answer is the entry.
     pub(super) fn to_liberal_request(&self) -> Vec<u8> {
         let flags = TCP_FLAGS.map(|kind| attribute(kind, &[LIBERAL, LIBERAL | UNACKNOWLEDGED]));
-        self.to_request(&nested(PROTOCOL_STATE, &nested(OF_TCP, &flags.concat())))
+        let change = nested(PROTOCOL_STATE, &nested(OF_TCP, &flags.concat()));
+        encode_change(&self.original, ECHO, &change)
     }
 
     /// A request that has the entry live for so many seconds from now on.
     pub(super) fn to_timeout_request(&self, seconds: u32) -> Vec<u8> {
-        self.to_request(&attribute(TIMEOUT, &seconds.to_be_bytes()))
+        encode_change(&self.original, 0, &attribute(TIMEOUT, &seconds.to_be_bytes()))
     }
+}
 
-    fn to_request(&self, change: &[u8]) -> Vec<u8> {
-        let family = if self.family == Family::V4 { 2 } else { 10 };
-        let body = [&[family, 0, 0, 0], &nested(ORIGINAL, &self.tuple)[..], change].concat();
-        netlink::encode_request(NEW, netlink::REQUEST, &body)
-    }
+/// A request for the entry that packets with these addresses and ports are of.
+///
+/// It is a change of nothing, of which the kernel sends the requester the event (`NLM_F_ECHO`): of an entry
+/// that has no events, whose end would not be heard of either, there is no answer.
+pub(super) fn encode_question(key: &FlowKey) -> Vec<u8> {
+    encode_change(key, ECHO, &[])
+}
+
+fn encode_change(key: &FlowKey, flags: u16, change: &[u8]) -> Vec<u8> {
+    let family = if key.source.is_ipv4() { 2 } else { 10 };
+    let body = [&[family, 0, 0, 0], &nested(ORIGINAL, &encode_tuple(key))[..], change].concat();
+    netlink::encode_request(NEW, netlink::REQUEST | flags, &body)
+}
+
+fn encode_tuple(key: &FlowKey) -> Vec<u8> {
+    let address = |v4: u16, address: IpAddr| match address {
+        IpAddr::V4(address) => attribute(v4, &address.octets()),
+        IpAddr::V6(address) => attribute(v4 + 2, &address.octets()),
+    };
+    let addresses = [address(1, key.source), address(2, key.destination)].concat();
+    let [a, b, c, d] = key.ports;
+    let echo =
+        |first: u16| [attribute(first, &[a, b]), attribute(first + 1, &[c]), attribute(first + 2, &[d])];
+    let ports = match key.protocol {
+        ICMP => echo(4).concat(),
+        ICMPV6 => echo(7).concat(),
+        _ => [attribute(2, &[a, b]), attribute(3, &[c, d])].concat(),
+    };
+    let protocol = [attribute(1, &[key.protocol]), ports].concat();
+    [nested(TUPLE_ADDRESSES, &addresses), nested(TUPLE_PROTOCOL, &protocol)].concat()
 }
 
 /// A direction of a connection.
@@ -219,15 +251,10 @@ fn translation(arrives: &FlowKey, opposite: &FlowKey) -> Option<NewKey> {
     (!is_same).then_some(new)
 }
 
-/// Reads the messages of a datagram, each with whether it is about an entry that is new.
-pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<(Event, bool)>> {
-    /// `NLM_F_CREATE`.
-    const CREATED: u16 = 0x400;
-    netlink::read(bytes)?
-        .into_messages()
-        .iter()
-        .map(|message| Ok((read_event(message.kind, &message.body)?, message.flags & CREATED != 0)))
-        .collect()
+/// Reads the messages of a datagram.
+pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<Event>> {
+    let messages = netlink::read(bytes)?.into_messages();
+    messages.iter().map(|message| read_event(message.kind, &message.body)).collect()
 }
 
 /// Reads one message.
@@ -265,7 +292,6 @@ pub(super) fn read_event(kind: u16, body: &[u8]) -> io::Result<Event> {
         status: attributes.big_endian(STATUS).ok_or_else(netlink::nonsense)?,
         tcp: tcp.map(|tcp| read_tcp(&tcp)),
         is_unusual,
-        tuple: tuple.to_vec(),
     })))
 }
 

@@ -1,11 +1,10 @@
 //! Keeps the programs' flows as the kernel has its connections.
-use super::ended::EndedEntries;
 use super::judgement::{Egresses, Judge, Judged, PortBounds};
 use super::keeper::ConnectionKeeper;
-use super::message::{Entry, Event, GET, TCP, read, read_event};
+use super::message::{Entry, Event, TCP, encode_question, read};
 use super::timeouts::{Timeouts, Traffic};
-use crate::blockers::{netlink, setting};
-use crate::fast::{Accelerator, FlowAction, FlowKeeper, FlowKey};
+use crate::blockers::setting;
+use crate::fast::{Accelerator, FlowAction, FlowKeeper, FlowKey, Translation};
 use crate::kernel::Family;
 use crate::policy::{Interface, Policy};
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -17,14 +16,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Groups of events: new entries, changed ones, those that are gone.
-const GROUPS: [u32; 3] = [1, 2, 3];
+/// The group of events about entries that are gone (`NFNLGRP_CONNTRACK_DESTROY`). That about new and changed
+/// ones costs the kernel as much as all else that it does for a connection of a few packets.
+const GONE: u32 = 3;
 /// Bytes of events that may wait, as far as the kernel allows.
 const BACKLOG: usize = 16 << 20;
 /// Limit on known connections; others stay with the kernel.
 const MOST_CONNECTIONS: usize = 1 << 20;
-/// Events that are read at once, entries that are renewed, and connections that are reviewed.
+/// Events that are read at once, flows that are asked about, entries that are renewed, and connections that are
+/// reviewed.
 const AT_ONCE: usize = 2048;
+const QUESTIONS_AT_ONCE: usize = 256;
+/// Questions of one message: their answers have room in a socket.
+const QUESTIONS_TOGETHER: usize = 32;
 const RENEWALS_AT_ONCE: usize = 128;
 const REVIEWS_AT_ONCE: usize = 1024;
 /// How long until the next of those.
@@ -52,19 +56,20 @@ pub(crate) struct FamilyConsent {
 /// How many connections are known and forwarded, for `artery top`, metrics and the end report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionStatus {
-    /// Connections of TCP, UDP and echoes that were heard of.
+    /// Connections of TCP, UDP and echoes of which enough packets came for the kernel to be asked about them.
     pub known: usize,
     /// Of those, the ones that are forwarded past the user's rules.
     pub forwarded: usize,
     /// Of those, the ones that stay with the kernel, by [`ConnectionKeeper`].
     pub kept: [usize; ConnectionKeeper::ALL.len()],
-    /// All entries of the kernel, also those that were not heard of, if that can be read.
+    /// All entries of the kernel, if that can be read.
     pub tracked: Option<usize>,
-    /// How often events were lost, and all connections left to the kernel until a dump was read.
+    /// How often events were lost, and all connections left to the kernel until it was asked about them again.
     pub overruns: u64,
 }
 
-/// Follows the kernel's connections by its events (ctnetlink), and has those forwarded that may be.
+/// Asks the kernel about connections (ctnetlink) of which programs see packets, hears when they end, and has
+/// those forwarded that may be.
 #[derive(Debug)]
 pub struct ConnectionTracker {
     events: Socket,
@@ -78,7 +83,6 @@ pub struct ConnectionTracker {
     judge: Judge,
     /// Those that are forwarded at certain ports alone.
     bound: HashSet<u32>,
-    ended: EndedEntries,
     timeouts: Timeouts,
     ticks_of_a_second: u64,
     /// Entries of TCP that are to be looked at for renewal.
@@ -103,7 +107,7 @@ pub(super) struct Known {
     /// A packet was seen that may close it.
     is_closing: bool,
     traffic: Traffic,
-    /// The ports that packets of both directions left by when it was first seen.
+    /// The ports that packets of both directions left by when it was first asked about.
     exits: [Option<u32>; 2],
     /// What rules say of it, if they were asked.
     judged: Option<Judged>,
@@ -137,7 +141,7 @@ impl ConnectionTracker {
             .or_else(|_| set_socket_recv_buffer_size(&events, BACKLOG));
         events.set_non_blocking(true)?;
         events.bind(&SocketAddr::new(0, 0))?;
-        GROUPS.iter().try_for_each(|group| events.add_membership(*group))?;
+        events.add_membership(GONE)?;
         let mut commands = Socket::new(NETLINK_NETFILTER)?;
         commands.bind_auto()?;
         commands.connect(&SocketAddr::new(0, 0))?;
@@ -151,7 +155,6 @@ impl ConnectionTracker {
             consent: [FamilyConsent::default(); 2],
             judge: Judge::default(),
             bound: HashSet::new(),
-            ended: EndedEntries::default(),
             timeouts: Timeouts::read(),
             ticks_of_a_second: 0,
             renewals: Vec::new(),
@@ -223,10 +226,9 @@ impl ConnectionTracker {
         if self.ticks_of_a_second == 0 {
             self.ticks_of_a_second = accelerator.lease().ticks_of_a_second()?;
         }
-        let has_more = self.read_events(accelerator)?;
+        let has_more = self.ask_about_candidates(accelerator) | self.read_events(accelerator);
         if now.saturating_duration_since(self.reviewed) >= REVIEW {
             self.reviewed = now;
-            self.ended.begin_turn();
             self.begin_reviews(accelerator)?;
             self.count_kept(accelerator);
         }
@@ -243,7 +245,7 @@ impl ConnectionTracker {
         self.renew_some(accelerator);
         let from = self.reviews.len().saturating_sub(REVIEWS_AT_ONCE);
         self.reviews.split_off(from).into_iter().for_each(|id| self.review(id, accelerator));
-        self.forget_answers();
+        self.read_answers(accelerator);
         let is_idle = self.renewals.is_empty() && self.reviews.is_empty() && self.rerouted.is_none();
         Ok(match (has_more, is_idle) {
             (true, _) => Duration::ZERO,
@@ -310,42 +312,55 @@ impl ConnectionTracker {
         }
     }
 
+    /// Asks about flows that programs saw packets of; says whether there may be more.
+    fn ask_about_candidates(&mut self, accelerator: &mut Accelerator) -> bool {
+        let keys =
+            accelerator.flows_mut().map_or(Vec::new(), |table| table.drain_candidates(QUESTIONS_AT_ONCE));
+        for some in keys.chunks(QUESTIONS_TOGETHER) {
+            let questions: Vec<u8> = some.iter().flat_map(encode_question).collect();
+            // A flow that was not asked about comes again.
+            if self.commands.send(&questions, 0).is_ok() {
+                self.read_answers(accelerator);
+            }
+        }
+        keys.len() == QUESTIONS_AT_ONCE
+    }
+
+    /// Reads what the kernel has answered, which it does before a request is sent. That an entry is gone is
+    /// an error that comes without being asked for.
+    ///
+    /// Events are read later: the end of an entry that an answer shows is among those, and was not read yet.
+    fn read_answers(&mut self, accelerator: &mut Accelerator) {
+        let mut buffer = vec![0; 1 << 14];
+        while let Ok(length) = self.commands.recv(&mut &mut buffer[..], 0) {
+            let answers = read(&buffer[..length]).unwrap_or_default();
+            answers.into_iter().for_each(|answer| self.apply(answer, accelerator));
+        }
+    }
+
     /// Reads what waits; says whether there may be more.
-    fn read_events(&mut self, accelerator: &mut Accelerator) -> io::Result<bool> {
+    fn read_events(&mut self, accelerator: &mut Accelerator) -> bool {
         let mut buffer = vec![0; 1 << 14];
         for _ in 0..AT_ONCE {
             let read = match self.events.recv(&mut &mut buffer[..], 0) {
                 Ok(length) => read(&buffer[..length]),
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(false),
+                    io::ErrorKind::WouldBlock => return false,
                     io::ErrorKind::Interrupted => continue,
                     // Some were lost (`ENOBUFS`), or who knows.
                     _ => Err(error),
                 },
             };
             match read {
-                Ok(events) => {
-                    events.into_iter().for_each(|(event, is_new)| self.follow(event, is_new, accelerator))
-                }
+                Ok(events) => events.into_iter().for_each(|event| self.apply(event, accelerator)),
                 Err(_) => {
-                    self.recover(accelerator)?;
+                    self.forget_all(accelerator);
                     // The rest of the process has its turn before events may be lost once more.
-                    return Ok(true);
+                    return true;
                 }
             }
         }
-        Ok(true)
-    }
-
-    /// Applies an event, unless it comes too late to be true.
-    fn follow(&mut self, event: Event, is_new: bool, accelerator: &mut Accelerator) {
-        match &event {
-            Event::Gone(id) => self.ended.insert(*id),
-            Event::There(entry) if is_new => self.ended.remove(entry.id),
-            Event::There(entry) if self.ended.contains(entry.id) => return,
-            _ => {}
-        }
-        self.apply(event, accelerator);
+        true
     }
 
     fn apply(&mut self, event: Event, accelerator: &mut Accelerator) {
@@ -357,6 +372,7 @@ impl ConnectionTracker {
                 self.uncounted.remove(&id);
                 self.bound.remove(&id);
             }
+            Event::There(entry) if entry.is_dying() => self.apply(Event::Gone(entry.id), accelerator),
             Event::There(entry) => {
                 let id = entry.id;
                 match self.known.get_mut(&id) {
@@ -368,6 +384,7 @@ impl ConnectionTracker {
                     Some(known) => known.entry.follow(*entry),
                     None => self.add(*entry),
                 }
+                self.note_closing(id, accelerator);
                 self.review(id, accelerator);
             }
             Event::Other => {}
@@ -390,28 +407,25 @@ impl ConnectionTracker {
         }
     }
 
-    /// Leaves all to the kernel, since events were lost, and reads what there is. Of that only connections
-    /// are kept that were known: others may have no events.
-    fn recover(&mut self, accelerator: &mut Accelerator) -> io::Result<()> {
+    /// Takes it that a connection closes if programs saw a packet that may close it. What the kernel decides by
+    /// that packet stands.
+    fn note_closing(&mut self, id: u32, accelerator: &mut Accelerator) {
+        let (Some(known), Some(table)) = (self.known.get_mut(&id), accelerator.flows_mut()) else { return };
+        let is_closing =
+            |(key, _): &(FlowKey, FlowAction)| table.note(key).is_some_and(|note| note.is_closing);
+        known.is_closing |= known.flows.iter().flatten().any(is_closing);
+    }
+
+    /// Leaves all to the kernel, since events were lost: what ended meanwhile is not known. Programs tell of
+    /// the flows that go on.
+    fn forget_all(&mut self, accelerator: &mut Accelerator) {
         self.overruns += 1;
-        let known: HashSet<u32> = self.known.keys().copied().collect();
-        known.iter().for_each(|id| self.leave(*id, accelerator));
+        let known: Vec<u32> = self.known.keys().copied().collect();
+        known.into_iter().for_each(|id| self.leave(id, accelerator));
         self.known.clear();
         self.pending.clear();
         self.uncounted.clear();
         self.bound.clear();
-        // Events of before tell nothing new, and those that come from now on are about what is read then.
-        let mut start = [0; 64];
-        let is_empty = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
-        while !self.events.recv(&mut &mut start[..], 0).is_err_and(is_empty) {}
-        for body in netlink::dump_of_netfilter(GET, &[0; 4])? {
-            if let Ok(Event::There(entry)) = read_event(GET & !0xff, &body)
-                && known.contains(&entry.id)
-            {
-                self.apply(Event::There(entry), accelerator);
-            }
-        }
-        Ok(())
     }
 
     /// Has a connection forwarded, or no longer, by what is known now.
@@ -500,8 +514,13 @@ impl ConnectionTracker {
             let exit = egresses[at].ok_or(ConnectionKeeper::Route)?;
             let translation = direction.translation();
             let exit = translation.map(|_| exit.ok_or(ConnectionKeeper::Route)).transpose()?;
-            // A masqueraded connection whose output has changed is the kernel's to end.
-            if exit.is_some() && exit != known.exits[at] {
+            // A masqueraded connection whose output has changed is the kernel's to end. One that changed before
+            // it was asked about has an address of another port.
+            let is_elsewhere =
+                |new: Translation, exit| at == 0 && accelerator.is_own_elsewhere(new.source.into(), exit);
+            if let (Some(new), Some(exit)) = (translation, exit)
+                && (known.exits[at] != Some(exit) || is_elsewhere(new, exit))
+            {
                 return Err(ConnectionKeeper::OtherPort);
             }
             let (entry, exit) = (bounds[at].entry, exit.or(bounds[at].exit));
@@ -562,8 +581,8 @@ impl ConnectionTracker {
             let notes = flows.each_ref().map(|(key, _)| table.note(key));
             let [Some(there), Some(back)] = notes else { continue };
             if there.is_closing || back.is_closing {
-                // What the kernel decided by that packet stands.
-                known.is_closing = true;
+                // Programs told of it when the ring was full.
+                self.note_closing(id, accelerator);
                 self.review(id, accelerator);
                 continue;
             }
@@ -572,12 +591,6 @@ impl ConnectionTracker {
                 let _ = self.commands.send(&known.entry.to_timeout_request(timeout), 0);
             }
         }
-    }
-
-    /// Errors come without being asked for: an entry may be gone.
-    fn forget_answers(&self) {
-        let mut start = [0; 64];
-        while self.commands.recv(&mut &mut start[..], 0).is_ok() {}
     }
 }
 

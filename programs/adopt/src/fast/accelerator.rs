@@ -100,7 +100,7 @@ pub struct Accelerator {
     /// What interfaces demand of sources; IPv4 from others is left to the kernel.
     reverse_paths: BTreeMap<u32, ReversePath>,
     bridges: Bridges,
-    own: BTreeSet<IpAddr>,
+    own: BTreeMap<IpAddr, BTreeSet<u32>>,
     /// Loads that have begun, one within another.
     loads: u32,
     /// The numbers of FIBs that others have taken the place of, and that programs may still look into.
@@ -141,7 +141,7 @@ impl Accelerator {
             established: [false; 2],
             by_ports: [false; 2],
             multi_buffer: BTreeSet::new(),
-            own: BTreeSet::new(),
+            own: BTreeMap::new(),
             loads: 0,
             old_fibs: BTreeSet::new(),
             capture: None,
@@ -270,17 +270,21 @@ impl Accelerator {
         }
     }
 
-    /// Notes which addresses are this machine's own: what claims to come from them is the kernel's.
-    pub fn set_own(&mut self, addresses: impl Iterator<Item = IpAddr>) {
-        let own: BTreeSet<IpAddr> = addresses.collect();
+    /// Notes which addresses are this machine's own, each with the index of its interface: what claims to come
+    /// from them is the kernel's.
+    pub fn set_own(&mut self, addresses: impl Iterator<Item = (IpAddr, u32)>) {
+        let mut own: BTreeMap<IpAddr, BTreeSet<u32>> = BTreeMap::new();
+        for (address, link) in addresses {
+            own.entry(address).or_default().insert(link);
+        }
         if own != self.own {
             let bit = |address: &IpAddr| match address {
                 IpAddr::V4(address) => own_bit_v4(address.to_bits()),
                 IpAddr::V6(address) => own_bit_v6(address.to_bits()),
             };
-            let bits: BTreeSet<usize> = own.iter().map(bit).collect();
+            let bits: BTreeSet<usize> = own.keys().map(bit).collect();
             bits.iter().for_each(|bit| self.memory.set_own(*bit, true));
-            let old: BTreeSet<usize> = self.own.iter().map(bit).collect();
+            let old: BTreeSet<usize> = self.own.keys().map(bit).collect();
             old.difference(&bits).for_each(|bit| self.memory.set_own(*bit, false));
             self.own = own;
         }

@@ -4,9 +4,11 @@
 //! A bucket has [`WAYS`] records. A flow lies in any of those of its bucket; one that finds no room stays
 //! with the kernel. The word with the protocol is written last and cleared first, and a record is used
 //! again only when all runs of programs that may have seen it have ended.
+use super::candidates::Candidates;
 use super::layout::{MOST_PORTS, MULTIPLIER, mix};
 use super::memory::SharedArrays;
 use artery_storage::Words;
+use rustix::fd::{AsFd as _, BorrowedFd};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -183,6 +185,7 @@ pub struct FlowTable {
     waiting: HashSet<(bool, usize)>,
     /// Whether a flow found no room for a record that waits.
     lacks_waiting: bool,
+    pub(super) candidates: Candidates,
 }
 
 impl FlowTable {
@@ -190,8 +193,8 @@ impl FlowTable {
     pub(super) fn new(arrays: &SharedArrays, seed: u32) -> io::Result<FlowTable> {
         let words = |layout: FlowLayout| Words::new(arrays, layout.array, layout.count());
         let (places, waiting) = (HashMap::new(), HashSet::new());
-        let words = [words(FLOWS4)?, words(FLOWS6)?];
-        Ok(FlowTable { words, seed, places, waiting, lacks_waiting: false })
+        let (words, candidates) = ([words(FLOWS4)?, words(FLOWS6)?], Candidates::new(arrays)?);
+        Ok(FlowTable { words, seed, places, waiting, lacks_waiting: false, candidates })
     }
 
     /// Has packets of a flow counted that stay with the kernel, by what keeps them. False if its bucket is
@@ -274,6 +277,17 @@ impl FlowTable {
         Some(FlowNote { stamp, is_closing: record[layout.closing].load(Acquire) != 0 })
     }
 
+    /// Flows of which programs saw several packets and have no record, and those that programs saw a
+    /// closing packet of; `most` at most.
+    pub fn drain_candidates(&mut self, most: usize) -> Vec<FlowKey> {
+        self.candidates.drain(most)
+    }
+
+    /// What can be read when there are some.
+    pub(super) fn candidates_file(&self) -> BorrowedFd<'_> {
+        self.candidates.ring.as_fd()
+    }
+
     /// Flows whose packets are forwarded.
     pub fn len(&self) -> usize {
         self.places.len()
@@ -301,6 +315,12 @@ impl FlowTable {
         let is_it =
             |record: &&[AtomicU32]| key.iter().zip(*record).all(|(key, word)| word.load(Acquire) == *key);
         records.into_iter().find(is_it).map(|words| FlowRecord { layout, words })
+    }
+
+    /// The bucket that a flow belongs to.
+    #[cfg(test)]
+    pub(super) fn bucket_of(&self, key: &FlowKey) -> usize {
+        self.bucket(FlowLayout::of(key.source), &key.to_words())
     }
 
     /// The first word of the bucket that a flow belongs to: by its addresses and ports.

@@ -4,6 +4,7 @@
 //! once the next hop is known `R6` is that. What else must outlive a stage is on the stack. Places in arrays
 //! are cut to the arrays' sizes, which are powers of two, so that the verifier sees that they stay inside.
 mod bridge;
+mod candidate;
 mod copy;
 mod count;
 mod flow;

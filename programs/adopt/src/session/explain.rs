@@ -165,7 +165,7 @@ fn left_to_kernel(reason: Reason) -> String {
 
 fn explain_connection(known: Option<&ExplainedConnection>) -> ExplainedStep {
     let Some(known) = known else {
-        let text = "none is known: it began before, was not answered, or has ended";
+        let text = "none is known: fewer than 4 packets of it came, it began before, or there is none";
         return step("connection", false, text);
     };
     let (arrives, leaves) = (known.tuples[known.direction], known.leaves[known.direction]);

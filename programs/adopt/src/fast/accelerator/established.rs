@@ -3,6 +3,7 @@ use super::Accelerator;
 use crate::fast::Error;
 use crate::fast::flows::FlowTable;
 use crate::kernel::Family;
+use rustix::fd::BorrowedFd;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::IpAddr;
 
@@ -27,9 +28,20 @@ impl Accelerator {
         }
     }
 
+    /// What can be read when programs have told of flows, if there is room for any.
+    pub fn candidates_file(&self) -> Option<BorrowedFd<'_>> {
+        self.memory.flows.as_ref().map(FlowTable::candidates_file)
+    }
+
     /// Whether an address is this machine's own.
     pub fn is_own(&self, address: IpAddr) -> bool {
-        self.own.contains(&address)
+        self.own.contains_key(&address)
+    }
+
+    /// Whether an address is this machine's own, and not that of the interface that has a port's number.
+    pub fn is_own_elsewhere(&self, address: IpAddr, port: u32) -> bool {
+        let links = self.own.get(&address);
+        links.is_some_and(|links| links.iter().all(|link| self.port(*link) != Some(port)))
     }
 
     /// The number of the port that packets to an address leave by, or nothing within if there are several

@@ -2,6 +2,7 @@
 //!
 //! Only programs that were built with a table of flows have this stage. It leaves on the stack what the
 //! packet leaves with; nothing is replaced where all packets of a family are forwarded.
+use super::super::candidates::{CANDIDATES4, CANDIDATES6, CandidateLayout};
 use super::super::flows::*;
 use super::super::layout::*;
 use super::ipv4::mix_in;
@@ -16,6 +17,7 @@ const UDP: i32 = 17;
 /// Where of a family's header this stage finds what.
 struct Headers {
     layout: FlowLayout,
+    candidates: CandidateLayout,
     /// The flag by which all packets are forwarded.
     all: u32,
     length: i32,
@@ -25,10 +27,18 @@ struct Headers {
     echo: (i32, [i32; 2]),
 }
 
-const IPV4: Headers =
-    Headers { layout: FLOWS4, all: Flags::IPV4, length: 20, protocol: 9, addresses: 12, echo: (1, [8, 0]) };
+const IPV4: Headers = Headers {
+    layout: FLOWS4,
+    candidates: CANDIDATES4,
+    all: Flags::IPV4,
+    length: 20,
+    protocol: 9,
+    addresses: 12,
+    echo: (1, [8, 0]),
+};
 const IPV6: Headers = Headers {
     layout: FLOWS6,
+    candidates: CANDIDATES6,
     all: Flags::IPV6,
     length: 40,
     protocol: 6,
@@ -87,7 +97,6 @@ fn begin(w: &mut ProgramWriter<'_>, headers: &Headers, is_done: Label) {
 
 /// `R6` = the record of the packet's flow, or the packet goes to the kernel.
 fn find_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
-    let unknown = w.to_kernel(Reason::NotEstablished);
     let layout = headers.layout;
     if receive::sees_buffers(w) {
         w.load_slot(R1, Slot::Length);
@@ -95,6 +104,7 @@ fn find_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     }
     build_key(w, headers);
     hash_key(w, headers);
+    w.a.set(R6, R4);
     w.locate_element(&w.memory.arrays, layout.array, R4, R5);
     let (hit, addresses) = (w.a.label(), 2 * layout.address as i16);
     for way in 0..WAYS {
@@ -113,7 +123,7 @@ fn find_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
         w.a.jump(hit);
         w.a.place(next);
     }
-    w.a.jump(unknown);
+    candidate::write(w, headers.candidates, headers.addresses);
     w.a.place(hit);
     w.a.compute(And, R0, (4 * layout.words * (WAYS - 1)) as i32);
     w.a.set(R6, R4);
@@ -239,6 +249,7 @@ fn write_renewal(w: &mut ProgramWriter<'_>, headers: &Headers, (closing, kept): 
 
     w.a.place(closing);
     w.a.store(Size::Word, R6, 4 * layout.closing as i16, 1);
+    candidate::write_event(w, headers.candidates);
     w.a.jump(w.to_kernel(Reason::Closing));
 
     w.a.place(kept);

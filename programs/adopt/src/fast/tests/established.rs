@@ -1,5 +1,6 @@
 //! Packets of established connections.
 use super::*;
+use crate::fast::candidates::{ENOUGH, PATIENCE};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const TCP: u8 = 6;
@@ -204,9 +205,88 @@ fn a_packet_goes_to_the_kernel_from_time_to_time_and_all_do_once_one_closes_the_
     let mut fin = sent.clone();
     let flags = if key.source.is_ipv6() { 14 + 40 + 13 } else { 14 + 20 + 13 };
     fin[flags] |= 1;
+    assert!(rig.memory.flows.as_mut().unwrap().drain_candidates(9).is_empty());
     assert_eq!(actions(&rig, &fin), kept);
     assert_eq!(actions(&rig, &sent), kept);
-    assert!(rig.memory.flows.as_ref().unwrap().note(&key).unwrap().is_closing);
+    let table = rig.memory.flows.as_mut().unwrap();
+    assert!(table.note(&key).unwrap().is_closing);
+    assert_eq!(table.drain_candidates(9), [key], "the first one tells of it");
+}
+
+/// A packet of a flow that would be forwarded if the flow were in the table, which it is not.
+fn packet_of(rig: &Rig, flow: &FlowKey) -> Option<Vec<u8>> {
+    let (mut random, mut reader) = (Random(9), rig.domain.reader());
+    let unknown = ForwardDecision::Kernel(Reason::NotEstablished);
+    let frames = std::iter::repeat_with(|| frame(flow, &mut random, 0)).take(50);
+    let is_unknown = |frame: &Vec<u8>| decide_frame(&rig.tables(), &reader.turn(), 0, frame) == unknown;
+    let is_fragment = |frame: &[u8]| frame[12] == 8 && frame[20] != 0x40;
+    frames.filter(|frame| frame.len() > 14 + 40 + 20 && !is_fragment(frame)).find(is_unknown)
+}
+
+/// Has a program take the same packet several times; says how often its flow was given.
+fn send(rig: &mut Rig, flow: &FlowKey, packet: &[u8], times: usize) -> usize {
+    for _ in 0..times {
+        assert_eq!(bpf::run(&rig.programs[0][0], packet, None, 1).unwrap().action as i32, XDP_PASS as i32);
+    }
+    let given = rig.memory.flows.as_mut().unwrap().drain_candidates(99);
+    assert!(given.iter().all(|key| key == flow), "{given:?}");
+    given.len()
+}
+
+#[test]
+fn a_flow_that_is_not_in_the_table_is_given_once_several_packets_of_it_came() {
+    if !may_load() {
+        return;
+    }
+    let mut rig = Rig::with(0, None, true);
+    let mut random = Random(5);
+    let mut tried = 0;
+    while tried < 20 {
+        let (key, action) = flow(&rig, &mut random);
+        let Some(packet) = packet_of(&rig, &key) else { continue };
+        tried += 1;
+        let given: Vec<usize> = (0..9).map(|_| send(&mut rig, &key, &packet, 1)).collect();
+        assert_eq!(given, [0, 0, 0, 1, 0, 0, 0, 1, 0], "{key:?}");
+        // At 16, 32, and so on to 2048, and at 3072.
+        assert_eq!(send(&mut rig, &key, &packet, 3072 - 9), 8 + 1);
+        let table = rig.memory.flows.as_mut().unwrap();
+        assert!(table.insert(key, &FlowAction { kept_by: Some(FlowKeeper::Rule), ..action }));
+        assert_eq!(send(&mut rig, &key, &packet, 2000), 0, "what is in the table is not given");
+        let table = rig.memory.flows.as_mut().unwrap();
+        table.remove(&key);
+        table.reclaim_waiting();
+    }
+}
+
+#[test]
+fn flows_of_a_bucket_take_their_turns() {
+    if !may_load() {
+        return;
+    }
+    let mut rig = Rig::with(0, None, true);
+    let mut random = Random(6);
+    let is_meant = |key: &FlowKey| key.protocol == UDP;
+    let keys = std::iter::repeat_with(|| flow(&rig, &mut random).0).filter(is_meant);
+    let (first, packet) = keys.filter_map(|key| Some((key, packet_of(&rig, &key)?))).next().unwrap();
+    let bucket = |key: &FlowKey| rig.memory.flows.as_ref().unwrap().bucket_of(key);
+    let others = (0..u32::MAX).map(|ports| FlowKey { ports: ports.to_ne_bytes(), ..first });
+    let others = others.filter(|key| *key != first && bucket(key) == bucket(&first)).take(2);
+    let others: Vec<_> = others.map(|key| (key, packet_of(&rig, &key).unwrap())).collect();
+    let flows = [(first, packet), others[0].clone(), others[1].clone()];
+    let (enough, patience) = (ENOUGH as usize, PATIENCE as usize);
+    let mut given = [0; 3];
+    // The second begins when the first is given, and so on.
+    for _ in 0..3 * enough - 2 {
+        for (given, (key, packet)) in given.iter_mut().zip(&flows) {
+            *given += send(&mut rig, key, packet, 1);
+        }
+    }
+    assert_eq!(given, [1, 1, 1]);
+    // One that began and does not go on is replaced.
+    let mut send = |number: usize, times| send(&mut rig, &flows[number].0, &flows[number].1, times);
+    assert_eq!(send(0, 1), 0);
+    assert_eq!(send(1, patience + enough - 2), 0);
+    assert_eq!(send(1, 1), 1);
 }
 
 #[test]
