@@ -163,9 +163,12 @@ fn a_connection_that_was_silent_for_longer_than_its_timeout_is_not_forwarded() {
 fn connections_that_began_before_stay_with_the_kernel_which_has_no_events_of_them() {
     on_the_net("adopt-established-before", |net| {
         net.r.run(["nft", FIREWALL])?;
+        // Anyone on this machine may be listening.
+        net.r.sysctl("net.netfilter.nf_conntrack_events", "0")?;
         let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
         let old = Connection::open(&net.a, &net.b, outside, outside)?;
         old.exchange(1);
+        net.r.sysctl("net.netfilter.nf_conntrack_events", "2")?;
         let router = adopt(net, "tc", "list ruleset")?;
         let before = by_kernel(&net.r)?;
         old.exchange(50);
@@ -201,10 +204,11 @@ fn a_connection_that_is_taken_out_of_the_table_is_forwarded_no_more() {
 }
 
 #[test]
-fn connections_stay_with_the_kernel_unless_the_operator_says_otherwise() {
-    on_the_net("adopt-established-unasked", |net| {
+fn connections_stay_with_the_kernel_if_the_operator_says_so() {
+    on_the_net("adopt-established-none", |net| {
         net.r.run(["nft", FIREWALL])?;
-        let router = net.r.command([artery()?]).args(["adopt", "--path", "tc", "eth0", "eth1"]).spawn()?;
+        let words = ["adopt", "--established=none", "--path", "tc", "eth0", "eth1"];
+        let router = net.r.command([artery()?]).args(words).spawn()?;
         router.wait_for("forwarding\n", 6 * SOON)?;
         let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
         let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
@@ -214,4 +218,55 @@ fn connections_stay_with_the_kernel_unless_the_operator_says_otherwise() {
         assert_eq!(forwarded(&end(router)?.stdout, "eth0"), 0);
         Ok(())
     });
+}
+
+fn rules_that_come_are_followed(path: &str) {
+    on_the_net(&format!("adopt-established-later-{path}"), |net| {
+        for host in [&net.a, &net.b].into_iter().filter(|_| path == "xdp") {
+            host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
+        }
+        net.r.sysctl("net.netfilter.nf_conntrack_tcp_be_liberal", "1")?;
+        let router = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]).spawn()?;
+        router.wait_for("forwarding\n", 6 * SOON)?;
+        let open = |port: u16| {
+            let outside = SocketAddr::new([10, 0, 2, 2].into(), port);
+            Connection::open(&net.a, &net.b, outside, outside)
+        };
+        let plain = open(8000)?;
+        until_fast(net, &router, &mut |rounds| plain.exchange(rounds))?;
+        net.r.run(["nft", FIREWALL])?;
+        router.wait_for("except established connections", 2 * SOON)?;
+        // The kernel tracks connections only from now on.
+        let new = open(8001)?;
+        until_fast(net, &router, &mut |rounds| new.exchange(rounds))?;
+        let unasked = net.b.enter(|| {
+            let inside = SocketAddr::new(INSIDE.parse().unwrap(), 80);
+            TcpStream::connect_timeout(&inside, Duration::from_millis(500)).is_err()
+        })?;
+        assert!(unasked, "a connection from outside");
+        // What others count must not be missing.
+        net.r.sysctl("net.netfilter.nf_conntrack_acct", "1")?;
+        router.wait_for("packets of each connection are counted", 2 * SOON)?;
+        let before = by_kernel(&net.r)?;
+        new.exchange(20);
+        assert!(by_kernel(&net.r)? >= before + 40, "packets that the kernel counts go past it");
+        net.r.sysctl("net.netfilter.nf_conntrack_acct", "0")?;
+        until_fast(net, &router, &mut |rounds| new.exchange(rounds))?;
+        net.r.run(["nft", "flush ruleset"])?;
+        let bare = open(8002)?;
+        until_fast(net, &router, &mut |rounds| bare.exchange(rounds))?;
+        let output = end(router)?;
+        assert!(output.stdout.contains("past rules, of established connections"), "{}", output.stdout);
+        Ok(())
+    });
+}
+
+#[test]
+fn rules_that_come_are_followed_by_tc() {
+    rules_that_come_are_followed("tc");
+}
+
+#[test]
+fn rules_that_come_are_followed_by_xdp() {
+    rules_that_come_are_followed("xdp");
 }

@@ -32,7 +32,7 @@ impl Adopted<'_> {
         for far in ["10.0.1.2", "10.0.2.2"] {
             net.r.ping(far, 1)?;
         }
-        let words = ["adopt", "--established=rules", "--path", "tc", "eth0", "eth1", "-u"];
+        let words = ["adopt", "--path", "tc", "eth0", "eth1", "-u"];
         let router = net.r.command([artery()?]).args(words).arg(socket).spawn()?;
         router.wait_for("forwarding\n", 6 * SOON)?;
         Ok(Adopted { net, router, socket })

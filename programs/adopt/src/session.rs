@@ -51,6 +51,8 @@ pub struct Session {
     /// If established connections are forwarded past rules.
     tracker: Option<ConnectionTracker>,
     established: Established,
+    /// Why connections that may be forwarded past rules are not followed, until that was told.
+    unfollowed: Option<String>,
     /// If a bridge is adopted.
     bridges: Option<BridgeFollower>,
     /// Members of bridges that the kernel took no program for, and why.
@@ -116,13 +118,9 @@ impl Session {
             graph,
             keeper: NeighborRefresher::open().map_err(kernel("opening a socket for neighbors"))?,
             watch: BlockerWatch::open(&ports).map_err(kernel("watching filters and settings"))?,
-            tracker: match established {
-                Established::InKernel => None,
-                Established::Forwarded | Established::AsRulesAllow => {
-                    Some(ConnectionTracker::open(now).map_err(kernel("following connections"))?)
-                }
-            },
+            tracker: None,
             established,
+            unfollowed: None,
             bridges: None,
             refused: Vec::new(),
             named_ports: Vec::new(),
@@ -147,9 +145,8 @@ impl Session {
             broken_pair: None,
             ports,
         };
-        if session.tracker.is_some() {
-            session.watch.follow_connections();
-            session.accelerator.enable_flows()?;
+        if established == Established::Forwarded || session.lacks_tracker(&blockers::survey(&session.ports)) {
+            session.open_tracker(now)?;
         }
         session.follow_bridges()?;
         let is_bridge = |(port, _): &&(Port, Mode)| port.bridging == Bridging::Bridge;
@@ -237,6 +234,7 @@ impl Session {
             self.delivered = now;
             news.left_xdp = self.leave_dead_path(now);
         }
+        news.unfollowed = self.unfollowed.take();
         news.guards |= !news.returned.is_empty() || news.left_xdp.is_some();
         if is_time {
             self.refreshed = now;
@@ -408,6 +406,9 @@ impl Session {
             guards.retain(|guard| !guard.is_met_by_tc(&ports));
         }
         guards.extend(self.refused.iter().map(|(port, why)| blockers::refused_member(port, why)));
+        if self.lacks_tracker(&guards) {
+            self.begin_following();
+        }
         let (policy, consent) = self.pass_established(&mut guards);
         guards.extend(self.find_vrf_blockers(&ports, &consent));
         guards.sort();

@@ -80,21 +80,14 @@ pub(crate) struct AdoptOptions {
     /// Print JSON
     #[arg(long, requires = "dry_run")]
     json: bool,
-    /// Forward packets of connections that the kernel has established past rules of nftables and iptables
+    /// Which packets of connections that the kernel has established go past rules of nftables and iptables
     ///
-    /// Alone it is you who says that these rules need not see them; with "rules" they are evaluated for each
-    /// connection. First packets, closing ones and all others stay with the kernel, and so does what changes
-    /// how connections are tracked. Segments of TCP that are out of window pass.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WHICH",
-        num_args = 0..=1,
-        require_equals = true,
-        default_value = "none",
-        default_missing_value = "all"
-    )]
-    established: WhichEstablished,
+    /// By default those that rules let through, which is found out for each connection ("rules"; "none" with
+    /// --path graph). Alone it is you who says that these rules need not see them ("all"). First packets,
+    /// closing ones and all others stay with the kernel, and so does what changes how connections are tracked.
+    /// Where rules let them pass anyway, and with "all", segments of TCP that are out of window pass.
+    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    established: Option<WhichEstablished>,
     /// The path that packets go; otherwise the best for each port
     #[arg(long, value_name = "PATH")]
     path: Option<Path>,
@@ -120,7 +113,14 @@ impl AdoptOptions {
     fn misplaced_value(&self) -> Option<&str> {
         let is_value = |word: &&String| <WhichEstablished as clap::ValueEnum>::from_str(word, false).is_ok();
         let word = self.ports.iter().find(is_value).filter(|word| Interface::find(word).is_err())?;
-        (self.established == WhichEstablished::All).then_some(word)
+        (self.established == Some(WhichEstablished::All)).then_some(word)
+    }
+
+    /// What is done with established connections. A graph translates no addresses.
+    fn established(&self) -> WhichEstablished {
+        let is_graph = self.path == Some(Path::Graph);
+        let default = if is_graph { WhichEstablished::None } else { WhichEstablished::Rules };
+        self.established.unwrap_or(default)
     }
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     }
     let ports = ports(&options.ports)?;
     anyhow::ensure!(
-        options.established == WhichEstablished::None || options.path != Some(Path::Graph),
+        options.established() == WhichEstablished::None || options.path != Some(Path::Graph),
         "--established and --path graph: a graph translates no addresses; use --path xdp or tc"
     );
     let has_bridge = ports.iter().any(|port| port.bridging == Bridging::Bridge);
@@ -240,7 +240,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         return live::run(facts(&ports)?, options, &early);
     }
     let mut guards = blockers::survey(&ports);
-    let established = match options.established {
+    let established = match options.established() {
         WhichEstablished::None => Default::default(),
         WhichEstablished::Rules => blockers::pass_by_rules(&mut guards).1,
         WhichEstablished::All => blockers::pass_established(&mut guards),
@@ -260,7 +260,8 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     let mut facts = facts(&ports)?;
     facts.iter_mut().for_each(|facts| facts.vrf = routes.vrfs.get(&facts.port.index).cloned());
     let mut choice = Choice::of(&facts, options.path);
-    let mut notes = verify(&ports, &mut choice, options)?;
+    let has_rules = established.iter().any(|path| path.has_rules);
+    let mut notes = verify(&ports, &mut choice, has_rules, options)?;
     match choice.best().is_xdp() {
         true => guards.extend(blockers::find_blockers_of_xdp(&ports)),
         false => guards.retain(|guard| !guard.is_met_by_tc(&ports)),
@@ -294,13 +295,23 @@ fn notes_on_xdp(ports: &[Facts], path: Path) -> Vec<String> {
 
 /// Has the kernel's verifier check the programs of each path that could be taken, and attaches none. A path
 /// whose program the verifier refuses is ruled out; it is an error if the user asked for that path, or no
-/// other is left. Without the right to load programs the result is a note.
-fn verify(ports: &[Port], choice: &mut Choice, options: &AdoptOptions) -> anyhow::Result<Vec<String>> {
+/// other is left. Without the right to load programs the result is a note. With `has_rules` they are programs that
+/// forward established connections past rules.
+fn verify(
+    ports: &[Port],
+    choice: &mut Choice,
+    has_rules: bool,
+    options: &AdoptOptions,
+) -> anyhow::Result<Vec<String>> {
     let Some(port) = ports.first() else { return Ok(Vec::new()) };
     let unseen = |error: &dyn std::fmt::Display| {
         vec![format!("whether the kernel takes the programs could not be seen: {error}")]
     };
-    let accelerator = match Accelerator::new() {
+    let made = Accelerator::new().and_then(|mut accelerator| {
+        has_rules.then(|| accelerator.enable_flows()).transpose()?;
+        Ok(accelerator)
+    });
+    let accelerator = match made {
         Ok(accelerator) => accelerator,
         Err(error) => return Ok(unseen(&error)),
     };

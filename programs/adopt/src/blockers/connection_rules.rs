@@ -1,20 +1,28 @@
 //! Which rules stand in the way of established connections, where rules are asked about each.
-use super::tracking::{EstablishedPath, LIBERAL, family_name, is_passable, pass_established};
+use super::tracking::{
+    EstablishedPath, LIBERAL, family_name, find_accounting, is_passable, pass_established, tracks_any,
+};
 use super::{Blocker, BlockerKind, Family, sysctl};
 use crate::policy::Policy;
 
 /// Marks the blockers that connections are forwarded past where rules are asked about each; returns the
 /// rules, too. Adds what stands in the way of some connections, and what stands in the way of all.
+///
+/// Where the kernel tracks no connections, rules keep all, and nothing is added.
 pub fn pass_by_rules(blockers: &mut Vec<Blocker>) -> (Policy, [EstablishedPath; 2]) {
+    if !tracks_any() {
+        return Default::default();
+    }
     let mut paths = pass_established(blockers);
     if !paths.iter().any(|path| path.has_rules) {
         return (Policy::default(), paths);
     }
-    let policy = Policy::read();
+    let (policy, accounting) = (Policy::read(), find_accounting());
     for (path, family) in paths.iter_mut().zip([Family::V4, Family::V6]).filter(|(path, _)| path.has_rules) {
-        let found = match &policy {
-            Ok(policy) => find_connection_rules(policy, family, path),
-            Err(error) => {
+        let found = match (&policy, &accounting) {
+            (Ok(_), Ok(Some(blocker))) => vec![blocker.clone().for_family(family)],
+            (Ok(policy), Ok(None)) => find_connection_rules(policy, family, path),
+            (Err(error), _) | (_, Err(error)) => {
                 vec![Blocker::unreadable("what rules say of connections", error).for_family(family)]
             }
         };

@@ -8,6 +8,8 @@ use std::io;
 
 /// Segments of TCP out of window are not called invalid.
 pub(super) const LIBERAL: &str = "netfilter/nf_conntrack_tcp_be_liberal";
+/// The kernel counts packets and bytes of each connection, of those that it sees.
+pub(super) const ACCOUNTING: &str = "netfilter/nf_conntrack_acct";
 const PREROUTING: u32 = 0;
 const POSTROUTING: u32 = 4;
 
@@ -57,7 +59,7 @@ pub(super) fn family_name(family: Family) -> &'static str {
     if family == Family::V4 { "IPv4" } else { "IPv6" }
 }
 
-pub(super) fn is_passable(blocker: &Blocker) -> bool {
+pub(crate) fn is_passable(blocker: &Blocker) -> bool {
     let is_of_rules = matches!(blocker.kind, BlockerKind::Nftables | BlockerKind::Iptables);
     is_of_rules && blocker.port.is_none()
 }
@@ -83,6 +85,13 @@ fn find_unpassed() -> Vec<Blocker> {
     all
 }
 
+/// What keeps connections in the kernel unless the operator has said that rules need not see them.
+pub(super) fn find_accounting() -> io::Result<Option<Blocker>> {
+    let is_on = sysctl::number(ACCOUNTING)? == Some(1);
+    let what = "packets of each connection are counted";
+    Ok(is_on.then(|| sysctl::guard(BlockerKind::Tracking, what, ACCOUNTING, 1, "0")))
+}
+
 fn find_settings() -> io::Result<Vec<Blocker>> {
     let name = "netfilter/nf_conntrack_events";
     let is_off = sysctl::number(name)? == Some(0);
@@ -94,7 +103,9 @@ fn find_settings() -> io::Result<Vec<Blocker>> {
 pub(super) fn find_polled() -> Vec<Blocker> {
     let mut all = find_settings().unwrap_or_else(|error| vec![Blocker::unreadable("events", &error)]);
     let mut note = |what: String| all.push(Blocker::new(BlockerKind::Tracking, what, String::new()));
-    note(format!("{:?}", sysctl::number(LIBERAL)));
+    for setting in [LIBERAL, ACCOUNTING] {
+        note(format!("{:?}", sysctl::number(setting)));
+    }
     // What keeps connections from being forwarded past such rules follows from them.
     note(iptables::legacy_rules().map_or_else(|error| error.to_string(), |rules| format!("{rules:?}")));
     for family in [Family::V4, Family::V6] {
@@ -118,6 +129,11 @@ impl Tracks {
             translates: self.translates || other.translates,
         }
     }
+}
+
+/// Whether the kernel tracks connections of any family.
+pub(crate) fn tracks_any() -> bool {
+    [Family::V4, Family::V6].into_iter().any(|family| tracks(family).is_ok_and(|tracks| tracks.connections))
 }
 
 /// What the kernel does at its hooks, as it lists them (since Linux 5.14, if it was built so), or as rules

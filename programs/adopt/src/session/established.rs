@@ -1,8 +1,9 @@
 //! Which established connections are forwarded past rules.
-use super::Session;
+use super::{Error, Session};
 use crate::blockers::{self, Blocker};
-use crate::connections::FamilyConsent;
+use crate::connections::{ConnectionTracker, FamilyConsent};
 use crate::policy::{Interface, Policy};
+use std::time::Instant;
 
 /// What is done with packets of connections that the kernel's connection tracking has established, where
 /// rules of the user keep a family in the kernel.
@@ -17,6 +18,35 @@ pub enum Established {
 }
 
 impl Session {
+    /// Whether there are rules that connections could be forwarded past, and these are not followed yet.
+    /// Without such rules programs know nothing of connections, and are shorter.
+    pub(super) fn lacks_tracker(&self, guards: &[Blocker]) -> bool {
+        let may_follow = self.established == Established::AsRulesAllow && self.tracker.is_none();
+        may_follow && guards.iter().any(blockers::is_passable) && blockers::tracks_any()
+    }
+
+    /// Follows connections from now on, also when there are no rules any more.
+    pub(super) fn open_tracker(&mut self, now: Instant) -> Result<(), Error> {
+        let tracker =
+            ConnectionTracker::open(now).map_err(|error| Error::Kernel("following connections", error))?;
+        self.accelerator.enable_flows()?;
+        self.watch.follow_connections();
+        self.tracker = Some(tracker);
+        Ok(())
+    }
+
+    /// The same since rules have come. If it can't be done, what they keep stays with the kernel.
+    pub(super) fn begin_following(&mut self) {
+        self.report_progress();
+        let Err(error) = self.open_tracker(Instant::now()) else { return self.report_progress() };
+        if error.is_shortage() {
+            self.needs_resync = true;
+            return;
+        }
+        self.established = Established::InKernel;
+        self.unfollowed = Some(error.to_string());
+    }
+
     /// Marks the blockers that established connections are forwarded past; says for which families there
     /// are any, and gives the rules that are asked about each.
     pub(super) fn pass_established(&self, guards: &mut Vec<Blocker>) -> (Policy, [FamilyConsent; 2]) {

@@ -115,6 +115,10 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         say_path(&news, options.verbose, voice);
         say_lag(&news, voice);
         say_shortage(&news, voice);
+        if let Some(why) = &news.unfollowed {
+            let said = format!("no connections are forwarded past rules: {why}");
+            voice.log_event("unfollowed", &said, &[]);
+        }
         if news.guards {
             said.renew(&session, voice);
             manager.status(&summary(&session));
@@ -162,7 +166,7 @@ fn engine(
 /// unless the user asked for that path.
 fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output) -> anyhow::Result<Session> {
     let mut ports: Vec<&Facts> = facts.iter().collect();
-    let established = options.established.into();
+    let established = options.established().into();
     let mut paths = choice.paths.iter();
     let mut path = *paths.next().context("there is always a path")?;
     loop {

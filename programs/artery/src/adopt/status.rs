@@ -38,7 +38,7 @@ pub(crate) struct Status {
     /// Routing rules that do, in words.
     pub(crate) rules: Vec<String>,
     /// Connections whose packets are forwarded past rules, all that are known, and how often events of them
-    /// were lost; none without `--established`.
+    /// were lost; none while there were no rules.
     #[serde(default)]
     pub(crate) connections: Option<Connections>,
     /// How many prefixes stay with the kernel because their routes depend on more than the destination.

@@ -8,11 +8,12 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::IpAddr;
 
 impl Accelerator {
-    /// Makes room for flows of established connections. Programs of interfaces that are adopted from then on
-    /// look them up.
+    /// Makes room for flows of established connections. Programs look them up, those that are attached, too,
+    /// which are replaced. If the kernel refuses these, nothing has changed.
     pub fn enable_flows(&mut self) -> Result<(), Error> {
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        Ok(self.memory.enable_flows(seed as u32)?)
+        self.memory.enable_flows(seed as u32)?;
+        self.replace_all_programs().inspect_err(|_| self.memory.flows = None)
     }
 
     /// The flows of established connections, if there is room for any.
