@@ -15,7 +15,6 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
-const ALLOWED: &str = "--established=rules";
 const LIBERAL: &str = "net.netfilter.nf_conntrack_tcp_be_liberal";
 const OUT_OF_WINDOW: &str = "connections of TCP over IPv4 stay with the kernel";
 const REMEDY: &str = "taken with: sysctl net.netfilter.nf_conntrack_tcp_be_liberal=1";
@@ -74,14 +73,14 @@ impl RuleSet {
         for host in [&net.a, &net.b].into_iter().filter(|_| path != "tc") {
             host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
         }
-        let adopt = net.r.command([artery()?]).args(["adopt", ALLOWED, "--path", path, self.inside, "eth1"]);
+        let adopt = net.r.command([artery()?]).args(["adopt", "--path", path, self.inside, "eth1"]);
         let router = adopt.spawn()?;
         router.wait_for("forwarding\n", 6 * SOON)?;
         Ok(router)
     }
 
     fn dry_run(&self, net: &Net) -> Result<String> {
-        let words = ["adopt", ALLOWED, "--dry-run", "--for", "0", self.inside, "eth1"];
+        let words = ["adopt", "--dry-run", "--for", "0", self.inside, "eth1"];
         Ok(net.r.command([artery()?]).args(words).run()?.stdout)
     }
 }

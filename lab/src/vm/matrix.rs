@@ -15,10 +15,12 @@ pub(super) struct Plan {
 /// Every program past the kernel's verifier. It needs no card, so once for each kernel is enough.
 const PROGRAMS: [&str; 1] = ["programs"];
 /// What everybody does with a card.
-const FORWARDING: [&str; 19] = [
+const FORWARDING: [&str; 21] = [
     "adopt",
     "adopt-xdp",
     "adopt-tc",
+    "adopt-firewall",
+    "adopt-firewall-xdp",
     "adopt-jumbo",
     "adopt-multi-buffer",
     "adopt-returns",
@@ -53,7 +55,7 @@ const BESIDE: [&str; 9] = [
     "beside-wireguard",
 ];
 /// What runs at every change.
-const SLICE: [&str; 6] = ["programs", "adopt", "vlan", "adopt-kill", "router", "up"];
+const SLICE: [&str; 7] = ["programs", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "up"];
 
 /// How a guest of KVM usually comes: as many queues as processors, all offloads.
 const USUAL_NIC: &str = "virtio-net,queues=2";

@@ -88,6 +88,33 @@ row_adopt_xdp() {
     pass "refused, with the remedy"
 }
 
+# firewall [OPTION…]: a home gateway's rules come while it runs; what they let through goes past them, and nothing else passes.
+firewall() {
+    command -v nft >/dev/null || skip "nft is not installed"
+    start_adopt "$@" eth1 eth2
+    nft -f - <<'N' || skip "this kernel has no connection tracking for nft"
+table inet gateway {
+    chain forward {
+        type filter hook forward priority 0; policy drop;
+        ct state established,related accept
+        iifname eth1 accept
+    }
+    chain out {
+        type nat hook postrouting priority 100;
+        meta nfproto ipv4 oifname eth2 masquerade
+    }
+}
+N
+    until_says adopt 'except established connections'
+    passes_the_kernel 200
+    past=$(artery handler state | jq '[.ports[] | .established] | add')
+    [ "$past" -ge 600 ] || fail "$past of some 800 packets went past the rules"
+    [ "$(answers b 10.0.1.2 3)" = 0 ] || fail "a ping from outside is answered"
+    pass "$(paths); $past packets past the rules; $share"
+}
+row_adopt_firewall() { firewall; }
+row_adopt_firewall_xdp() { firewall --path xdp; }
+
 row_adopt_kill() {
     start_adopt eth1 eth2
     passes_the_kernel 50
