@@ -9,7 +9,8 @@
 //! Programs are put together by an [`Assembler`]; maps are in `maps.rs`, runs without an interface in
 //! `run.rs`, programs of others in `query.rs`, questions about what the kernel offers in `features.rs`, the
 //! programs that hide frames from the host in `hide.rs`, programs at the kernel's tracepoints in
-//! `tracepoint.rs`, events that programs give in `event_ring.rs`, and where the kernel's structures have their members in `btf.rs`.
+//! `tracepoint.rs`, events of programs in `event_ring.rs`, and where the kernel's structures have
+//! their members in `btf.rs`.
 #[forbid(unsafe_code)]
 mod assembler;
 #[allow(unsafe_code)]

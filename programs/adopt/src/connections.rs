@@ -1,11 +1,11 @@
 //! Follows the kernel's connection tracking, so that packets of connections that it has established can be
 //! forwarded past the user's rules, and translated as it translates them.
 //!
-//! Programs tell of flows that they see several packets of; the kernel is asked about their connections. One
-//! that it has established is forwarded until a program sees a packet that may close it, or the kernel says
-//! that its entry is gone. Entries are known by their numbers (`CTA_ID`), so that one that reuses addresses and
-//! ports is never taken for the old one. Only connections that began while this listened have events; others
-//! stay with the kernel.
+//! Programs report flows that they see several packets of, and the kernel is asked about their connections.
+//! One that it has established is forwarded until a program sees a packet that may close it, or the kernel
+//! says that its entry is gone. Entries are known by their numbers (`CTA_ID`), so that one that reuses
+//! addresses and ports is never taken for the old one. Only connections that began while this listened have
+//! events; others stay with the kernel.
 //! What is not here: which rules allow it (`blockers`), and how packets are found and changed
 //! (`fast::flows`).
 mod explain;

@@ -24,6 +24,7 @@ mod numbers;
 mod probe;
 mod program;
 mod routes;
+mod shared_arrays;
 #[cfg(test)]
 mod tests;
 

@@ -51,7 +51,7 @@ pub struct Session {
     /// If established connections are forwarded past rules.
     tracker: Option<ConnectionTracker>,
     established: Established,
-    /// Why connections that may be forwarded past rules are not followed, until that was told.
+    /// Why connections are not followed though rules have come, until it is reported.
     unfollowed: Option<String>,
     /// If a bridge is adopted.
     bridges: Option<BridgeFollower>,

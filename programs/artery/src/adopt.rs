@@ -83,10 +83,18 @@ pub(crate) struct AdoptOptions {
     /// Which packets of connections that the kernel has established go past rules of nftables and iptables
     ///
     /// By default those that rules let through, which is found out for each connection ("rules"; "none" with
-    /// --path graph). Alone it is you who says that these rules need not see them ("all"). First packets,
-    /// closing ones and all others stay with the kernel, and so does what changes how connections are tracked.
+    /// --path graph). Alone ("all") it is you who says that these rules need not see them. First packets,
+    /// closing ones and all others stay with the kernel, and so does what changes how connections are
+    /// tracked.
     /// Where rules let them pass anyway, and with "all", segments of TCP that are out of window pass.
-    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all"
+    )]
     established: Option<WhichEstablished>,
     /// The path that packets go; otherwise the best for each port
     #[arg(long, value_name = "PATH")]
@@ -295,8 +303,8 @@ fn notes_on_xdp(ports: &[Facts], path: Path) -> Vec<String> {
 
 /// Has the kernel's verifier check the programs of each path that could be taken, and attaches none. A path
 /// whose program the verifier refuses is ruled out; it is an error if the user asked for that path, or no
-/// other is left. Without the right to load programs the result is a note. With `has_rules` they are programs that
-/// forward established connections past rules.
+/// other is left. Without the right to load programs the result is a note. With `has_rules` the programs are
+/// such as look connections up.
 fn verify(
     ports: &[Port],
     choice: &mut Choice,

@@ -1,10 +1,10 @@
-//! A ring by which programs tell this process of something (`BPF_MAP_TYPE_RINGBUF`, Linux 5.8;
+//! A ring by which programs send events to this process (`BPF_MAP_TYPE_RINGBUF`, Linux 5.8;
 //! Documentation/bpf/ringbuf.rst).
 //!
 //! Two positions count bytes up for ever: how far the kernel has written, and how far this process has read.
 //! An event is a header of eight bytes, the first four its length and two bits, then its bytes, filled up to
 //! eight. It lies at its position modulo the ring's size; the kernel maps the ring twice, one behind the
-//! other, so that none is in two parts. What does not fit is lost, and programs are told so.
+//! other, so that none is in two parts. What does not fit is lost, which the program learns.
 use super::maps::new_ring;
 use crate::shared_memory::SharedMemory;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -125,7 +125,7 @@ impl Entry {
         self.protocol() != TCP || self.tcp.is_some_and(|tcp| tcp.is_liberal)
     }
 
-    /// Whether it is being removed, which its last event has told.
+    /// Whether it is being removed: its last event has been sent.
     pub(super) fn is_dying(&self) -> bool {
         self.status & DYING != 0
     }
@@ -170,8 +170,8 @@ impl Entry {
 
 /// A request for the entry that packets with these addresses and ports are of.
 ///
-/// It is a change of nothing, of which the kernel sends the requester the event (`NLM_F_ECHO`): of an entry
-/// that has no events, whose end would not be heard of either, there is no answer.
+/// It is a change of nothing, whose event the kernel sends to the requester (`NLM_F_ECHO`). For an entry
+/// without events, whose end would not be heard of either, nothing comes.
 pub(super) fn encode_question(key: &FlowKey) -> Vec<u8> {
     encode_change(key, ECHO, &[])
 }

@@ -23,8 +23,8 @@ const GONE: u32 = 3;
 const BACKLOG: usize = 16 << 20;
 /// Limit on known connections; others stay with the kernel.
 const MOST_CONNECTIONS: usize = 1 << 20;
-/// Events that are read at once, flows that are asked about, entries that are renewed, and connections that are
-/// reviewed.
+/// Events that are read at once, flows that the kernel is asked about, entries that are renewed, and
+/// connections that are reviewed.
 const AT_ONCE: usize = 2048;
 const QUESTIONS_AT_ONCE: usize = 256;
 /// Questions of one message: their answers have room in a socket.
@@ -64,7 +64,7 @@ pub struct ConnectionStatus {
     pub kept: [usize; ConnectionKeeper::ALL.len()],
     /// All entries of the kernel, if that can be read.
     pub tracked: Option<usize>,
-    /// How often events were lost, and all connections left to the kernel until it was asked about them again.
+    /// How often events were lost, and all connections left to the kernel until it is asked about them again.
     pub overruns: u64,
 }
 
@@ -407,8 +407,8 @@ impl ConnectionTracker {
         }
     }
 
-    /// Takes it that a connection closes if programs saw a packet that may close it. What the kernel decides by
-    /// that packet stands.
+    /// Takes a connection for closing if programs saw a packet that may close it. What the kernel decides
+    /// by that packet stands.
     fn note_closing(&mut self, id: u32, accelerator: &mut Accelerator) {
         let (Some(known), Some(table)) = (self.known.get_mut(&id), accelerator.flows_mut()) else { return };
         let is_closing =
@@ -514,8 +514,8 @@ impl ConnectionTracker {
             let exit = egresses[at].ok_or(ConnectionKeeper::Route)?;
             let translation = direction.translation();
             let exit = translation.map(|_| exit.ok_or(ConnectionKeeper::Route)).transpose()?;
-            // A masqueraded connection whose output has changed is the kernel's to end. One that changed before
-            // it was asked about has an address of another port.
+            // A masqueraded connection whose output has changed is the kernel's to end. Where it changed
+            // before the kernel was asked, the address is one of another port.
             let is_elsewhere =
                 |new: Translation, exit| at == 0 && accelerator.is_own_elsewhere(new.source.into(), exit);
             if let (Some(new), Some(exit)) = (translation, exit)
@@ -581,7 +581,7 @@ impl ConnectionTracker {
             let notes = flows.each_ref().map(|(key, _)| table.note(key));
             let [Some(there), Some(back)] = notes else { continue };
             if there.is_closing || back.is_closing {
-                // Programs told of it when the ring was full.
+                // The ring was full when a program saw that packet.
                 self.note_closing(id, accelerator);
                 self.review(id, accelerator);
                 continue;

@@ -270,8 +270,8 @@ impl Accelerator {
         }
     }
 
-    /// Notes which addresses are this machine's own, each with the index of its interface: what claims to come
-    /// from them is the kernel's.
+    /// Notes which addresses are this machine's own, each with its interface: what claims to come from them
+    /// is the kernel's.
     pub fn set_own(&mut self, addresses: impl Iterator<Item = (IpAddr, u32)>) {
         let mut own: BTreeMap<IpAddr, BTreeSet<u32>> = BTreeMap::new();
         for (address, link) in addresses {

@@ -1,4 +1,4 @@
-//! Flows that programs don't find in the table, and of which several packets came: the process asks the
+//! Flows that programs don't find in the table, and that several packets came of: the process asks the
 //! kernel about their connections.
 //!
 //! That spares the process, and the kernel, all work for connections of a few packets, of which most are.
@@ -6,7 +6,7 @@
 //! its place after [`PATIENCE`] packets, or once it was given. Programs on several processors may write a
 //! record at once: what comes of that is a flow that the kernel does not know, or one that is given later.
 use super::flows::{FLOWS4, FLOWS6, FlowKey, FlowLayout, IN_USE};
-use super::memory::SharedArrays;
+use super::shared_arrays::SharedArrays;
 use artery_device::bpf::EventRing;
 use artery_storage::Words;
 use std::io;

@@ -5,7 +5,8 @@
 //! counted as lost. The reader first reads how far the rings are filled, then waits until all runs of
 //! programs have ended that may have filled them.
 use super::layout::{MOST_PORTS, Reason};
-use super::memory::{NoMemory, SharedArrays};
+use super::memory::NoMemory;
+use super::shared_arrays::SharedArrays;
 use artery_device::bpf;
 use artery_storage::Words;
 use std::sync::atomic::AtomicU64;

@@ -6,7 +6,7 @@
 //! that was there before only delays a renewal, by no more than one interval. An address that finds no room
 //! stays with the kernel.
 use super::layout::{MOST_PORTS, MULTIPLIER, mix};
-use super::memory::SharedArrays;
+use super::shared_arrays::SharedArrays;
 use artery_storage::Words;
 use artery_wire::EtherAddr;
 use std::collections::HashMap;

@@ -6,7 +6,7 @@
 //! again only when all runs of programs that may have seen it have ended.
 use super::candidates::Candidates;
 use super::layout::{MOST_PORTS, MULTIPLIER, mix};
-use super::memory::SharedArrays;
+use super::shared_arrays::SharedArrays;
 use artery_storage::Words;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::collections::{HashMap, HashSet};

@@ -17,7 +17,8 @@ mod translate;
 
 use super::capture::CaptureRings;
 use super::layout::Reason;
-use super::memory::{Memory, PIECE, SharedArrays};
+use super::memory::Memory;
+use super::shared_arrays::{PIECE, SharedArrays};
 use Register::*;
 use artery_device::bpf::Operation::{Add, And};
 use artery_device::bpf::Test::{AtLeast, AtMost};

@@ -1,6 +1,6 @@
 //! The routes of a family, and the FIB that programs look into.
-use super::memory::SharedArrays;
 use super::next_hop_groups::{GroupTable, KERNEL};
+use super::shared_arrays::SharedArrays;
 use artery_lpm::{
     Address, Art, BuildError, CannotInsert, Fib4Fast, Fib4Options, Fib6, Group, NO_GROUP, NeedsRebuild,
     Prefix, Runs, Strides,

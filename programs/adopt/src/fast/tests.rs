@@ -8,9 +8,9 @@ use artery_storage::Pages;
 use artery_wire::{EtherAddr, checksum};
 use capture::{CaptureRings, SLOTS, SNAP};
 use layout::{MOST_FIBS, own_bit_v4, own_bit_v6};
-use memory::SharedArrays;
 use program::{Fibs, OtherFibs, ProgramHook, ProgramPort};
 use rustix::fd::OwnedFd;
+use shared_arrays::SharedArrays;
 use std::sync::Arc;
 use tables::Table;
 

@@ -10,7 +10,7 @@ pub struct SessionNews {
     pub everything: bool,
     /// Whether memory or descriptors are lacking, if that is new.
     pub shortage: Option<Shortage>,
-    /// Why no connections are forwarded past rules that have come, if that is new.
+    /// Why no connections are forwarded past rules, if that is new.
     pub unfollowed: Option<String>,
     /// Whether packets are left to the kernel because of the lag of changes, if that is new.
     pub lags: Option<bool>,

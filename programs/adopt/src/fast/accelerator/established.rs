@@ -8,12 +8,17 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::IpAddr;
 
 impl Accelerator {
-    /// Makes room for flows of established connections. Programs look them up, those that are attached, too,
-    /// which are replaced. If the kernel refuses these, nothing has changed.
+    /// Makes room for flows of established connections. Programs look them up from then on; those that are
+    /// attached are replaced. If the kernel refuses these, nothing has changed, and it is not to be tried
+    /// again, unless it was for want of memory or descriptors.
     pub fn enable_flows(&mut self) -> Result<(), Error> {
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
         self.memory.enable_flows(seed as u32)?;
-        self.replace_all_programs().inspect_err(|_| self.memory.flows = None)
+        let replaced = self.replace_all_programs();
+        if replaced.as_ref().is_err_and(|error| !error.is_shortage()) {
+            self.memory.flows = None;
+        }
+        replaced
     }
 
     /// The flows of established connections, if there is room for any.
@@ -29,7 +34,7 @@ impl Accelerator {
         }
     }
 
-    /// What can be read when programs have told of flows, if there is room for any.
+    /// What can be read when programs have reported flows, if there is room for any.
     pub fn candidates_file(&self) -> Option<BorrowedFd<'_>> {
         self.memory.flows.as_ref().map(FlowTable::candidates_file)
     }

@@ -1,4 +1,4 @@
-//! Packets of flows that are not in the table: once there were enough of one, the process is told of it.
+//! Packets of flows that are not in the table: once there were enough of one, the process gets an event.
 use super::super::candidates::*;
 use super::*;
 use artery_device::bpf::EMIT_EVENT;
@@ -60,7 +60,7 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, layout: CandidateLayout, addresse
     w.a.jump(unknown);
 }
 
-/// Tells the process of the flow whose key `R6` points to.
+/// Reports the flow whose key `R6` points to.
 pub(super) fn write_event(w: &mut ProgramWriter<'_>, layout: CandidateLayout) {
     let ring = w.memory.flows.as_ref().map_or(0, |flows| flows.candidates.ring.descriptor());
     w.a.map(R1, ring);
