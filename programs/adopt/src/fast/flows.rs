@@ -17,6 +17,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Records of a bucket.
 pub(super) const WAYS: usize = 8;
+/// Set in every tag. Below it are the bits of a tag that a hash has chosen.
+pub(super) const TAGGED: u32 = 8;
+/// Times this, a tag is that of all records of a bucket.
+pub(super) const ALL_TAGS: u32 = 0x1111_1111;
 /// Added to the protocol's number in a record that is in use.
 pub(super) const IN_USE: u32 = 0x100;
 /// In the word of properties: the packet is of an established connection.
@@ -57,6 +61,9 @@ pub(super) struct FlowLayout {
     pub(super) stamp: usize,
     /// Where the record is in its bucket, in bytes.
     pub(super) offset: usize,
+    /// In the first record of a bucket: four bits for each record, 0 or the tag of the flow in it. For most
+    /// flows that are not there no other record needs to be looked at.
+    pub(super) tags: usize,
 }
 
 /// Words of new addresses and ports, for IPv4 alone.
@@ -74,6 +81,7 @@ pub(super) const FLOWS4: FlowLayout = FlowLayout {
     interval: 5,
     stamp: 6,
     closing: 11,
+    tags: 12,
     offset: 15,
 };
 pub(super) const FLOWS6: FlowLayout = FlowLayout {
@@ -86,6 +94,7 @@ pub(super) const FLOWS6: FlowLayout = FlowLayout {
     interval: 11,
     stamp: 12,
     closing: 14,
+    tags: 15,
     offset: 31,
 };
 
@@ -97,6 +106,10 @@ impl FlowLayout {
     /// Words of a bucket.
     pub(super) fn bucket_words(self) -> usize {
         self.words * WAYS
+    }
+    /// Bits of a hash behind those that choose the bucket; they are the tag, with [`TAGGED`].
+    pub(super) fn tag_shift(self) -> u32 {
+        32 - self.bucket_bits - TAGGED.ilog2()
     }
     fn count(self) -> usize {
         self.bucket_words() << self.bucket_bits
@@ -250,6 +263,8 @@ impl FlowTable {
         }
         record[layout.offset].store((4 * (place - bucket)) as u32, Relaxed);
         record[layout.ports + 1].store(*last, Release);
+        let tag = self.hash(&key_words) >> layout.tag_shift() & (TAGGED - 1) | TAGGED;
+        self.set_tag(is_v6, place, tag);
         self.places.insert(key, place);
         true
     }
@@ -258,6 +273,7 @@ impl FlowTable {
     pub fn remove(&mut self, key: &FlowKey) {
         let Some(place) = self.places.remove(key) else { return };
         let (layout, is_v6) = (FlowLayout::of(key.source), key.source.is_ipv6());
+        self.set_tag(is_v6, place, 0);
         let record = &self.words[usize::from(is_v6)][place..][..layout.words];
         record[layout.ports + 1].store(0, Release);
         // A program compares addresses before ports: those of this flow must be gone before the record gets
@@ -277,8 +293,8 @@ impl FlowTable {
         Some(FlowNote { stamp, is_closing: record[layout.closing].load(Acquire) != 0 })
     }
 
-    /// Flows of which programs saw several packets and have no record, and those that programs saw a
-    /// closing packet of; `most` at most.
+    /// Flows without a record that programs saw several packets of, and those that they saw a closing packet
+    /// of; `most` at most.
     pub fn drain_candidates(&mut self, most: usize) -> Vec<FlowKey> {
         self.candidates.drain(most)
     }
@@ -325,8 +341,22 @@ impl FlowTable {
 
     /// The first word of the bucket that a flow belongs to: by its addresses and ports.
     fn bucket(&self, layout: FlowLayout, key: &[u32]) -> usize {
-        let hash = key[..key.len() - 1].iter().fold(self.seed, |hash, word| mix(hash, *word));
-        (hash.wrapping_mul(MULTIPLIER) >> (32 - layout.bucket_bits)) as usize * layout.bucket_words()
+        (self.hash(key) >> (32 - layout.bucket_bits)) as usize * layout.bucket_words()
+    }
+
+    fn hash(&self, key: &[u32]) -> u32 {
+        let mixed = key[..key.len() - 1].iter().fold(self.seed, |hash, word| mix(hash, *word));
+        mixed.wrapping_mul(MULTIPLIER)
+    }
+
+    /// Writes the tag of a record into the first one of its bucket.
+    fn set_tag(&self, is_v6: bool, place: usize, tag: u32) {
+        let layout = if is_v6 { FLOWS6 } else { FLOWS4 };
+        let at = place % layout.bucket_words();
+        let (word, shift) =
+            (&self.words[usize::from(is_v6)][place - at + layout.tags], at / layout.words * 4);
+        // This process alone writes it.
+        word.store(word.load(Relaxed) & !(0xf << shift) | tag << shift, Release);
     }
 }
 
@@ -365,7 +395,8 @@ mod tests {
             assert_eq!(layout.ports, key);
             assert!(layout.properties > layout.ports + 1 && layout.stamp.is_multiple_of(2));
             assert!(layout.words.is_power_of_two() && layout.offset == layout.words - 1);
-            assert!(layout.closing < layout.offset && layout.ports.is_multiple_of(2));
+            assert!(layout.closing < layout.tags && layout.tags < layout.offset.min(16));
+            assert!(layout.ports.is_multiple_of(2));
         }
     }
 }

@@ -106,9 +106,17 @@ fn find_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     hash_key(w, headers);
     w.a.set(R6, R4);
     w.locate_element(&w.memory.arrays, layout.array, R4, R5);
-    let (hit, addresses) = (w.a.label(), 2 * layout.address as i16);
+    let (hit, miss, addresses) = (w.a.label(), w.a.label(), 2 * layout.address as i16);
+    w.a.load(Size::Word, R5, R4, 4 * layout.tags as i16);
+    w.a.jump_if(Equal, R5, 0, miss);
+    // Four bits of each way: 0 where the tag is that of the packet's flow.
+    w.a.compute(Xor, R5, R0);
     for way in 0..WAYS {
         let next = w.a.label();
+        w.a.set(R1, R5);
+        w.a.compute(ShiftRight, R1, 4 * way as i32);
+        w.a.compute(And, R1, 0xf);
+        w.a.jump_if(NotEqual, R1, 0, next);
         let record = (4 * layout.words * way) as i16;
         for word in (0..addresses).step_by(2) {
             w.a.load(Size::Double, R2, R9, headers.addresses + 4 * word);
@@ -123,6 +131,7 @@ fn find_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
         w.a.jump(hit);
         w.a.place(next);
     }
+    w.a.place(miss);
     candidate::write(w, headers.candidates, headers.addresses);
     w.a.place(hit);
     w.a.compute(And, R0, (4 * layout.words * (WAYS - 1)) as i32);
@@ -161,7 +170,7 @@ fn build_key(w: &mut ProgramWriter<'_>, headers: &Headers) {
     w.a.place(is_built);
 }
 
-/// `R4` = where the flow's bucket is in the array, in bytes.
+/// `R4` = where the flow's bucket is in the array, in bytes; `R0` = its tag for all records.
 fn hash_key(w: &mut ProgramWriter<'_>, headers: &Headers) {
     let layout = headers.layout;
     let seed = w.memory.flows.as_ref().map_or(0, |flows| flows.seed);
@@ -173,6 +182,11 @@ fn hash_key(w: &mut ProgramWriter<'_>, headers: &Headers) {
     w.a.load(Size::Word, R1, R10, Slot::FlowKey as i16);
     mix_in(w, R1);
     w.a.compute_32(Multiply, R4, MULTIPLIER as i32);
+    w.a.set(R0, R4);
+    w.a.compute(ShiftRight, R0, layout.tag_shift() as i32);
+    w.a.compute(And, R0, TAGGED as i32 - 1);
+    w.a.compute(Or, R0, TAGGED as i32);
+    w.a.compute_32(Multiply, R0, ALL_TAGS as i32);
     w.a.compute_32(ShiftRight, R4, 32 - layout.bucket_bits as i32);
     w.a.compute(ShiftLeft, R4, (4 * layout.bucket_words()).ilog2() as i32);
 }
