@@ -285,6 +285,11 @@ impl<'a> Args<'a> {
     pub fn declare_handler(&mut self, name: &str, flags: &'static str) {
         self.environment.plan.declare_handler(self.node, name, flags);
     }
+    /// Declares that reads of this element's handler change something, so that whoever may read only may not
+    /// call it from outside; `*` stands for any that [`Args::declare_handler`] declares.
+    pub fn declare_acting_read(&mut self, name: &'static str) {
+        self.environment.plan.declare_acting_read(self.node, name);
+    }
     /// Warns of something unusual in the arguments that is not an error, with an optional remedy.
     pub fn warn(&mut self, text: impl Into<String>, help: Option<&str>) {
         self.environment.warnings.push(ArgWarning { text: text.into(), help: help.map(str::to_string) });

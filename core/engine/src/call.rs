@@ -56,6 +56,12 @@ impl Plan {
             _ => false,
         }
     }
+    /// Whether a read of `full` changes something.
+    pub fn is_acting_read(&self, full: &str) -> bool {
+        let Ok(HandlerTarget::Element(node, name)) = self.resolve_target(full, "") else { return false };
+        let is_own = || self.class(node).handler(&name).is_none() && !is_standard(&name);
+        self.acting_reads(node).iter().any(|&acting| acting == name || acting == "*" && is_own())
+    }
     fn has_private(&self, node: usize, name: &str) -> bool {
         self.class(node).handler(name).is_some_and(|handler| handler.private)
     }

@@ -62,6 +62,8 @@ struct Node {
     home: Home,
     /// Handlers of this element alone, with their flags.
     own_handlers: Vec<(String, &'static str)>,
+    /// Handlers whose reads change something; `*` stands for any that it declared for itself.
+    acting_reads: Vec<&'static str>,
 }
 
 /// The elements of a configuration by their numbers, their connections, and where they run.
@@ -109,6 +111,7 @@ impl Layout {
             tickets: DEFAULT_TICKETS,
             home: Home::Worker(0),
             own_handlers: Vec::new(),
+            acting_reads: Vec::new(),
         });
     }
     /// Sets how the elements are connected, what the configuration requires, and its flattened text.
@@ -229,6 +232,15 @@ impl Layout {
     /// The handlers that an element declared for itself, with their flags.
     pub(crate) fn own_handlers(&self, node: usize) -> &[(String, &'static str)] {
         &self.nodes[node].own_handlers
+    }
+
+    /// Says that reads of an element's handler change something.
+    pub(crate) fn declare_acting_read(&mut self, node: usize, name: &'static str) {
+        self.nodes[node].acting_reads.push(name);
+    }
+    /// Handlers of an element whose reads change something.
+    pub(crate) fn acting_reads(&self, node: usize) -> &[&'static str] {
+        &self.nodes[node].acting_reads
     }
 
     /// Sets how many tickets an element's task starts with.

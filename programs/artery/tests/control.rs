@@ -92,6 +92,31 @@ fn a_write_by_tcp_needs_the_token_and_a_read_does_not() {
 }
 
 #[test]
+fn a_script_that_does_more_than_find_a_value_is_run_for_writers_only() {
+    let folder = Folder::new();
+    let written = folder.path("written");
+    let config = format!(
+        "Idle -> c :: Counter -> Discard; value :: Script(TYPE PASSIVE, return $(add $(c.count) 1));
+         file :: Script(TYPE PASSIVE, print >{written} x); other :: Script(TYPE PASSIVE, return $(file.run));
+         proxy :: Script(TYPE PROXY, write c.reset, return x); end :: Script(TYPE PASSIVE, stop);"
+    );
+    let (port, file) = (free_port(), folder.path("token"));
+    let router = Router::start(&folder.path("s"), &["-p", &port, "--token-file", &file, "-e", &config]);
+    let asked = "READ value.run\nREAD file.run\nREADDATA .file.run 0\n\
+                 READ other.run\nREAD proxy.any\nREAD proxy.run\nREAD end.run\n";
+    let reply = said(connect(&port), format!("{asked}READ proxy.name\nQUIT\n").as_bytes());
+    assert_eq!(reply.matches("needs 'AUTH TOKEN' first").count(), 6, "{reply}");
+    assert!(reply.contains("DATA 1\r\n1") && reply.contains("DATA 5\r\nproxy"), "{reply}");
+    assert!(!std::path::Path::new(&written).exists());
+    let token = std::fs::read_to_string(&file).unwrap();
+    let reply =
+        said(connect(&port), format!("AUTH {token}READ other.run\nREAD proxy.any\nQUIT\n").as_bytes());
+    assert!(reply.contains("DATA 1\r\nx"), "{reply}");
+    assert!(std::path::Path::new(&written).exists());
+    assert_eq!(router.read("end.class"), "Script");
+}
+
+#[test]
 fn our_own_commands_find_the_token_or_are_told_where_it_is() {
     let folder = Folder::new();
     let (_router, port, file) = with_token(&folder, &[]);

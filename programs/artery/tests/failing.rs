@@ -145,6 +145,10 @@ fn files_without_an_end_are_refused_by_their_length() {
         ),
         (&["pfctl", "-nf", "/dev/zero"], "/dev/zero: file too large"),
         (&["pfctl", "-nf", &listing], "cannot load \"/dev/zero\": file too large"),
+        (
+            &["run", "-e", "FromIPSummaryDump(/dev/zero, STOP true) -> Discard"],
+            "/dev/zero:1: the line is longer than 1048576 bytes",
+        ),
     ] {
         let outcome = artery(args);
         assert!(outcome.status == 1 && outcome.err.contains(expected), "{args:?}: {outcome:?}");

@@ -207,3 +207,19 @@ fn a_file_that_gzip_packed_is_unpacked() {
     bench.run();
     assert_eq!(bench.drain_sent(0).len(), 1);
 }
+
+#[test]
+fn a_line_without_an_end_ends_the_reading_with_an_error() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    // A gigabyte would be as small.
+    let mut text = b"!data src\n1.2.3.4\n".to_vec();
+    text.resize(32 << 20, b'x');
+    std::fs::write(path, text).unwrap();
+    super::super::trace::pack(path);
+    let mut bench = Bench::setup(&CLASS, path).inputs(0).build().unwrap();
+    bench.run();
+    assert_eq!(bench.drain_sent(0).len(), 1, "the packet before it is sent");
+    let said = bench.stderr_text();
+    assert!(said.contains(":3: the line is longer than 1048576 bytes: is this a summary?"), "{said}");
+}

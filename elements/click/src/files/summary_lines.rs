@@ -1,7 +1,10 @@
 //! The lines of a summary: of a file, of standard input, or of a text.
 use super::to_ip_summary_dump::io_message;
 use artery_device::files;
-use std::io::{self, BufRead, BufReader, Cursor};
+use std::io::{self, BufRead, BufReader, Cursor, Read as _};
+
+/// Bytes of a line. The payload of the longest packet takes a quarter of it, each byte written as four.
+const MAX_LINE: u64 = 1 << 20;
 
 /// Reads lines, without their ends.
 pub(crate) struct Lines {
@@ -81,10 +84,18 @@ impl Lines {
     fn read_line(&mut self) -> Result<Option<String>, String> {
         let Some(input) = &mut self.input else { return Ok(None) };
         let mut bytes = Vec::new();
-        match input.read_until(b'\n', &mut bytes) {
+        match input.take(MAX_LINE + 1).read_until(b'\n', &mut bytes) {
             Ok(0) => {
                 self.input = None;
                 Ok(None)
+            }
+            Ok(_) if bytes.len() as u64 > MAX_LINE => {
+                self.input = None;
+                let line = self.number + 1;
+                Err(format!(
+                    "{}:{line}: the line is longer than {MAX_LINE} bytes: is this a summary?",
+                    self.name()
+                ))
             }
             Ok(n) => {
                 self.position += n as u64;

@@ -161,6 +161,12 @@ impl Script {
         if kind == ScriptKind::Proxy {
             args.declare_handler("*", "rw+");
         }
+        if program.acts() {
+            args.declare_acting_read("run");
+            if kind == ScriptKind::Proxy {
+                args.declare_acting_read("*");
+            }
+        }
         let signals = SignalPipe::open_pipe(&signals, &args.resource())?;
         let chance = args.resource();
         Ok(Box::new(Script::new(class, kind, program, signals, chance)))

@@ -41,6 +41,10 @@ pub(crate) trait Handlers: Clone + Send + 'static {
     fn write(&self, handler: &str, value: &str) -> Vec<u8>;
     /// Says whether there is one.
     fn check(&self, handler: &str, write: bool) -> Vec<u8>;
+    /// Whether a read of it changes something, as a script's `run` can.
+    fn is_acting_read(&self, _handler: &str) -> bool {
+        false
+    }
     /// Calls LLRPC (Click's binary call, not a handler).
     fn llrpc(&self, name: &str) -> Vec<u8>;
 }
@@ -49,6 +53,9 @@ pub(crate) trait Handlers: Clone + Send + 'static {
 pub(super) fn answer(handlers: &impl Handlers, request: Request, access: &mut Access) -> Answer {
     Answer::Reply(match request {
         Request::Nothing => Vec::new(),
+        Request::Read { handler, .. } if !access.may_write() && handlers.is_acting_read(&handler) => {
+            access.refusal(&handler)
+        }
         Request::Read { handler, parameters } => handlers.read(&handler, &parameters),
         Request::Write { handler, .. } if !access.may_write() => access.refusal(&handler),
         Request::Write { handler, value } => handlers.write(&handler, &value),
@@ -170,6 +177,10 @@ impl Handlers for Service {
             true => reply(511, &[format!("Handler '{handler}' not {able}")]),
             false => reply(511, &[format!("No handler named '{handler}'")]),
         }
+    }
+
+    fn is_acting_read(&self, handler: &str) -> bool {
+        self.handle.plan().is_acting_read(canonical(handler))
     }
 
     /// Elements of this program have no such calls.

@@ -172,6 +172,23 @@ impl Program {
         }
     }
 
+    /// Whether it does anything but find a value: it writes, prints, stops the router, or may run another
+    /// script, which is looked for by the handler's name.
+    pub(super) fn acts(&self) -> bool {
+        self.instructions.iter().any(|instruction| match instruction {
+            Instruction::Write { .. } | Instruction::Print { .. } | Instruction::Read { .. } => true,
+            Instruction::Finish(ending) => *ending == Ending::Stop,
+            Instruction::Goto { target, condition } => {
+                *target == Target::Ending(Ending::Stop) || runs_another(condition)
+            }
+            Instruction::WaitTime(text)
+            | Instruction::Set { text, .. }
+            | Instruction::Return { text, .. }
+            | Instruction::Error { text, .. } => runs_another(text),
+            Instruction::Initial { .. } | Instruction::WaitStep { .. } | Instruction::Label(_) => false,
+        })
+    }
+
     /// The variables that instructions set.
     pub(super) fn set_variables(&self) -> impl Iterator<Item = &str> {
         self.instructions.iter().filter_map(|instruction| match instruction {
@@ -205,6 +222,11 @@ impl Program {
             }
         }
     }
+}
+
+/// Whether a text calls the handler `run` of a script, or one whose name is only known when it is called.
+fn runs_another(text: &str) -> bool {
+    text.contains(".run") || text.contains("$($")
 }
 
 fn wait_steps(rest: &str) -> Option<Instruction> {
@@ -258,6 +280,21 @@ mod tests {
             .collect();
         let exit = Target::Ending(Ending::Exit);
         assert_eq!(gotos, [(Target::Instruction(1), ""), (exit, "$x"), (Target::Instruction(0), "")]);
+    }
+
+    #[test]
+    fn what_finds_a_value_does_not_act_and_all_else_does() {
+        for text in ["return $(add $(c.count) 1)", "set x $(c.count)", "goto end $x", "wait 1s", "error no"] {
+            assert!(!parse(&[text]).acts(), "{text}");
+        }
+        for text in ["write c.reset", "print >f x", "print x", "save c.count f", "read c.count", "stop"] {
+            assert!(parse(&["set x 1", text]).acts(), "{text}");
+        }
+        for text in ["goto stop $x", "return $(other.run)", "set x $($1)"] {
+            assert!(parse(&[text]).acts(), "{text}");
+        }
+        let driver = Program::parse_program(&["pause".to_string()], true).0;
+        assert!(driver.acts(), "it stops the router at its end");
     }
 
     #[test]
