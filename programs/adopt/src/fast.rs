@@ -29,6 +29,7 @@ mod shared_arrays;
 mod tests;
 
 pub use accelerator::{Accelerator, FdbEntry};
+pub(crate) use candidates::ENOUGH;
 pub use capture::{CaptureVerdict, Captured};
 pub use decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame, decide_multi_buffer};
 pub(crate) use error::is_shortage;

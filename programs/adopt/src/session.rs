@@ -145,7 +145,8 @@ impl Session {
             broken_pair: None,
             ports,
         };
-        if established == Established::Forwarded || session.lacks_tracker(&blockers::survey(&session.ports)) {
+        let has_rules = || blockers::survey(&session.ports).iter().any(blockers::is_passable);
+        if established == Established::Forwarded || session.lacks_tracker() && has_rules() {
             session.open_tracker(now)?;
         }
         session.follow_bridges()?;
@@ -406,7 +407,7 @@ impl Session {
             guards.retain(|guard| !guard.is_met_by_tc(&ports));
         }
         guards.extend(self.refused.iter().map(|(port, why)| blockers::refused_member(port, why)));
-        if self.lacks_tracker(&guards) {
+        if guards.iter().any(blockers::is_passable) && self.lacks_tracker() {
             self.begin_following();
         }
         let (policy, consent) = self.pass_established(&mut guards);

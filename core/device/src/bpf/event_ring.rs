@@ -55,9 +55,9 @@ impl EventRing {
         let mut position = read.load(Acquire);
         let (mut words, mut count) = (Vec::new(), 0);
         while count < most
-            && let Some((is_given, length)) = self.event_at(position, &mut words)
+            && let Some((is_whole, length)) = self.event_at(position, &mut words)
         {
-            if is_given {
+            if is_whole {
                 each(&words);
                 count += 1;
             }

@@ -3,8 +3,8 @@
 //!
 //! That spares the process, and the kernel, all work for connections of a few packets, of which most are.
 //! Each bucket of the table has one record of a flow that is counted. Another flow of the same bucket takes
-//! its place after [`PATIENCE`] packets, or once it was given. Programs on several processors may write a
-//! record at once: what comes of that is a flow that the kernel does not know, or one that is given later.
+//! its place after [`PATIENCE`] packets, or once it was reported. Programs on several processors may write a
+//! record at once: what comes of that is a flow that the kernel does not know, or one that is reported later.
 use super::flows::{FLOWS4, FLOWS6, FlowKey, FlowLayout, IN_USE};
 use super::shared_arrays::SharedArrays;
 use artery_device::bpf::EventRing;
@@ -13,15 +13,15 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
 
-/// Packets of a flow that come before it is given, the one that has it given among them. It is given again
+/// The packet of a flow that has it reported, counted from its first one. It is reported again
 /// whenever their number is a power of two or a multiple of [`AGAIN`]: its connection may be established by
 /// then, or rules may be others.
-pub(super) const ENOUGH: u32 = 4;
+pub(crate) const ENOUGH: u32 = 4;
 /// A power of two.
 pub(super) const AGAIN: u32 = 1024;
-/// Packets of other flows that a flow keeps its place for, while it was not given.
+/// Packets of other flows that a flow keeps its place for, while it was not reported.
 pub(super) const PATIENCE: u32 = 16;
-/// Bytes of the ring by which flows are given: room for 20,000.
+/// Bytes of the ring by which flows are reported: room for 20,000.
 const RING: u32 = 1 << 19;
 
 /// Where the words of a record are: first those of the flow's key, as the table's records have them.

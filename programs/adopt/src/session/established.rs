@@ -18,11 +18,10 @@ pub enum Established {
 }
 
 impl Session {
-    /// Whether there are rules that connections could be forwarded past, and these are not followed yet.
+    /// Whether connections could be forwarded past rules, if there are any, and are not followed yet.
     /// Without such rules programs know nothing of connections, and are shorter.
-    pub(super) fn lacks_tracker(&self, guards: &[Blocker]) -> bool {
-        let may_follow = self.established == Established::AsRulesAllow && self.tracker.is_none();
-        may_follow && guards.iter().any(blockers::is_passable) && blockers::tracks_any()
+    pub(super) fn lacks_tracker(&self) -> bool {
+        self.established == Established::AsRulesAllow && self.tracker.is_none() && blockers::tracks_any()
     }
 
     /// Follows connections from now on, also when there are no rules any more.

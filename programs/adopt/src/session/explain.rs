@@ -7,7 +7,7 @@ use super::Session;
 use crate::blockers::netlink::{self, Attributes, encode_attribute};
 use crate::blockers::{Blocker, BlockerKind};
 use crate::connections::{ConnectionKeeper, ExplainedConnection};
-use crate::fast::{FlowKey, ForwardDecision, Reason};
+use crate::fast::{ENOUGH, FlowKey, ForwardDecision, Reason};
 use crate::kernel::Family;
 use crate::policy::{ConnectionView, Interface, Policy, PolicyObstacle};
 use artery_wire::{IpProtocol, Ipv4, Ipv6, describe};
@@ -165,7 +165,9 @@ fn left_to_kernel(reason: Reason) -> String {
 
 fn explain_connection(known: Option<&ExplainedConnection>) -> ExplainedStep {
     let Some(known) = known else {
-        let text = "none is known: fewer than 4 packets of it came, it began before, or there is none";
+        let text = format!(
+            "none is known: fewer than {ENOUGH} packets of it came, it began before, or there is none"
+        );
         return step("connection", false, text);
     };
     let (arrives, leaves) = (known.tuples[known.direction], known.leaves[known.direction]);

@@ -210,7 +210,7 @@ fn a_packet_goes_to_the_kernel_from_time_to_time_and_all_do_once_one_closes_the_
     assert_eq!(actions(&rig, &sent), kept);
     let table = rig.memory.flows.as_mut().unwrap();
     assert!(table.note(&key).unwrap().is_closing);
-    assert_eq!(table.drain_candidates(9), [key], "the first one tells of it");
+    assert_eq!(table.drain_candidates(9), [key], "the first one reports it");
 }
 
 /// A packet of a flow that would be forwarded if the flow were in the table, which it is not.
@@ -223,7 +223,7 @@ fn packet_of(rig: &Rig, flow: &FlowKey) -> Option<Vec<u8>> {
     frames.filter(|frame| frame.len() > 14 + 40 + 20 && !is_fragment(frame)).find(is_unknown)
 }
 
-/// Has a program take the same packet several times; says how often its flow was given.
+/// Has a program take the same packet several times; says how often its flow was reported.
 fn send(rig: &mut Rig, flow: &FlowKey, packet: &[u8], times: usize) -> usize {
     for _ in 0..times {
         assert_eq!(bpf::run(&rig.programs[0][0], packet, None, 1).unwrap().action as i32, XDP_PASS as i32);
@@ -234,7 +234,7 @@ fn send(rig: &mut Rig, flow: &FlowKey, packet: &[u8], times: usize) -> usize {
 }
 
 #[test]
-fn a_flow_that_is_not_in_the_table_is_given_once_several_packets_of_it_came() {
+fn a_flow_that_is_not_in_the_table_is_reported_once_several_packets_of_it_came() {
     if !may_load() {
         return;
     }
@@ -251,7 +251,7 @@ fn a_flow_that_is_not_in_the_table_is_given_once_several_packets_of_it_came() {
         assert_eq!(send(&mut rig, &key, &packet, 3072 - 9), 8 + 1);
         let table = rig.memory.flows.as_mut().unwrap();
         assert!(table.insert(key, &FlowAction { kept_by: Some(FlowKeeper::Rule), ..action }));
-        assert_eq!(send(&mut rig, &key, &packet, 2000), 0, "what is in the table is not given");
+        assert_eq!(send(&mut rig, &key, &packet, 2000), 0, "what is in the table is not reported");
         let table = rig.memory.flows.as_mut().unwrap();
         table.remove(&key);
         table.reclaim_waiting();
@@ -275,7 +275,7 @@ fn flows_of_a_bucket_take_their_turns() {
     let flows = [(first, packet), others[0].clone(), others[1].clone()];
     let (enough, patience) = (ENOUGH as usize, PATIENCE as usize);
     let mut given = [0; 3];
-    // The second begins when the first is given, and so on.
+    // The second begins when the first is reported, and so on.
     for _ in 0..3 * enough - 2 {
         for (given, (key, packet)) in given.iter_mut().zip(&flows) {
             *given += send(&mut rig, key, packet, 1);
