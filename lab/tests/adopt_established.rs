@@ -133,18 +133,23 @@ fn what_comes_to_a_translated_port_goes_past_and_stops_when_rules_or_translation
     });
 }
 
+/// A connection past rules that drop segments of connections that are not known.
+fn fast_connection(net: &Net) -> Result<(Process, Connection)> {
+    let rules = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
+         ct state established accept; \
+         iifname eth0 tcp flags & (fin | syn | rst | ack) == syn accept; }; }";
+    let router = adopt(net, "tc", rules)?;
+    let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+    let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+    until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+    Ok((router, tcp))
+}
+
 #[test]
 fn a_connection_that_was_silent_for_longer_than_its_timeout_is_not_forwarded() {
     on_the_net("adopt-established-silent", |net| {
-        // A segment in the middle of a connection that is not known is dropped.
-        let rules = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
-             ct state established accept; \
-             iifname eth0 tcp flags & (fin | syn | rst | ack) == syn accept; }; }";
         net.r.sysctl("net.netfilter.nf_conntrack_tcp_timeout_established", "4")?;
-        let router = adopt(net, "tc", rules)?;
-        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
-        let mut tcp = Connection::open(&net.a, &net.b, outside, outside)?;
-        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        let (router, mut tcp) = fast_connection(net)?;
         // Shorter silences do no harm.
         for _ in 0..3 {
             std::thread::sleep(Duration::from_secs(2));
@@ -184,15 +189,8 @@ fn connections_that_began_before_stay_with_the_kernel_which_has_no_events_of_the
 #[test]
 fn a_connection_that_is_taken_out_of_the_table_is_forwarded_no_more() {
     on_the_net("adopt-established-removed", |net| {
-        // Segments in the middle of connections that are not known are dropped.
-        let rules = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
-             ct state established accept; \
-             iifname eth0 tcp flags & (fin | syn | rst | ack) == syn accept; }; }";
         net.r.sysctl("net.netfilter.nf_conntrack_tcp_loose", "0")?;
-        let router = adopt(net, "tc", rules)?;
-        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
-        let mut tcp = Connection::open(&net.a, &net.b, outside, outside)?;
-        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        let (router, mut tcp) = fast_connection(net)?;
         flush_connections(&net.r)?;
         std::thread::sleep(Duration::from_millis(300));
         tcp.near.write_all(b"x").expect("it is sent");

@@ -12,6 +12,7 @@ mod explain;
 mod judgement;
 mod keeper;
 mod message;
+mod sockets;
 mod timeouts;
 mod tracker;
 

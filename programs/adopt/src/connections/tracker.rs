@@ -1,26 +1,19 @@
 //! Keeps the programs' flows as the kernel has its connections.
 use super::judgement::{Egresses, Judge, Judged, PortBounds};
 use super::keeper::ConnectionKeeper;
-use super::message::{Entry, Event, TCP, encode_question, read};
+use super::message::{Entry, Event, TCP};
+use super::sockets::{EntrySockets, EventsRead};
 use super::timeouts::{Timeouts, Traffic};
 use crate::blockers::setting;
 use crate::fast::{Accelerator, FlowAction, FlowKeeper, FlowKey, Translation};
 use crate::kernel::Family;
 use crate::policy::{Interface, Policy};
-use netlink_sys::protocols::NETLINK_NETFILTER;
-use netlink_sys::{Socket, SocketAddr};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::net::sockopt::set_socket_recv_buffer_size;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The group of events about entries that are gone (`NFNLGRP_CONNTRACK_DESTROY`). That about new and changed
-/// ones costs the kernel as much as all else that it does for a connection of a few packets.
-const GONE: u32 = 3;
-/// Bytes of events that may wait, as far as the kernel allows.
-const BACKLOG: usize = 16 << 20;
 /// Limit on known connections; others stay with the kernel.
 const MOST_CONNECTIONS: usize = 1 << 20;
 /// Events that are read at once, flows that the kernel is asked about, entries that are renewed, and
@@ -72,8 +65,7 @@ pub struct ConnectionStatus {
 /// those forwarded that may be.
 #[derive(Debug)]
 pub struct ConnectionTracker {
-    events: Socket,
-    commands: Socket,
+    sockets: EntrySockets,
     pub(super) known: HashMap<u32, Known>,
     /// Those that are established and not forwarded.
     pending: HashSet<u32>,
@@ -135,20 +127,8 @@ enum Plan {
 impl ConnectionTracker {
     /// Listens from now on.
     pub(crate) fn open(now: Instant) -> io::Result<ConnectionTracker> {
-        let mut events = Socket::new(NETLINK_NETFILTER)?;
-        // Without CAP_NET_ADMIN in the first namespace there is less room.
-        let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&events, BACKLOG)
-            .or_else(|_| set_socket_recv_buffer_size(&events, BACKLOG));
-        events.set_non_blocking(true)?;
-        events.bind(&SocketAddr::new(0, 0))?;
-        events.add_membership(GONE)?;
-        let mut commands = Socket::new(NETLINK_NETFILTER)?;
-        commands.bind_auto()?;
-        commands.connect(&SocketAddr::new(0, 0))?;
-        commands.set_non_blocking(true)?;
         Ok(ConnectionTracker {
-            events,
-            commands,
+            sockets: EntrySockets::open()?,
             known: HashMap::new(),
             pending: HashSet::new(),
             uncounted: HashSet::new(),
@@ -317,43 +297,30 @@ impl ConnectionTracker {
         let keys =
             accelerator.flows_mut().map_or(Vec::new(), |table| table.drain_candidates(QUESTIONS_AT_ONCE));
         for some in keys.chunks(QUESTIONS_TOGETHER) {
-            let questions: Vec<u8> = some.iter().flat_map(encode_question).collect();
             // A flow that was not asked about comes again.
-            if self.commands.send(&questions, 0).is_ok() {
+            if self.sockets.ask(some) {
                 self.read_answers(accelerator);
             }
         }
         keys.len() == QUESTIONS_AT_ONCE
     }
 
-    /// Reads what the kernel has answered, which it does before a request is sent. That an entry is gone is
-    /// an error that comes without being asked for.
-    ///
-    /// Events are read later: the end of an entry that an answer shows is among those, and was not read yet.
     fn read_answers(&mut self, accelerator: &mut Accelerator) {
-        let mut buffer = vec![0; 1 << 14];
-        while let Ok(length) = self.commands.recv(&mut &mut buffer[..], 0) {
-            let answers = read(&buffer[..length]).unwrap_or_default();
+        // What is applied may send requests, whose answers come behind.
+        while let Some(answers) = self.sockets.next_answer() {
             answers.into_iter().for_each(|answer| self.apply(answer, accelerator));
         }
     }
 
     /// Reads what waits; says whether there may be more.
     fn read_events(&mut self, accelerator: &mut Accelerator) -> bool {
-        let mut buffer = vec![0; 1 << 14];
         for _ in 0..AT_ONCE {
-            let read = match self.events.recv(&mut &mut buffer[..], 0) {
-                Ok(length) => read(&buffer[..length]),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return false,
-                    io::ErrorKind::Interrupted => continue,
-                    // Some were lost (`ENOBUFS`), or who knows.
-                    _ => Err(error),
-                },
-            };
-            match read {
-                Ok(events) => events.into_iter().for_each(|event| self.apply(event, accelerator)),
-                Err(_) => {
+            match self.sockets.next_events() {
+                EventsRead::Some(events) => {
+                    events.into_iter().for_each(|event| self.apply(event, accelerator))
+                }
+                EventsRead::Nothing => return false,
+                EventsRead::Lost => {
                     self.forget_all(accelerator);
                     // The rest of the process has its turn before events may be lost once more.
                     return true;
@@ -569,7 +536,7 @@ impl ConnectionTracker {
     /// The event of the change says that it is done.
     fn request_liberal(&mut self, id: u32) {
         let Some(known) = self.known.get_mut(&id).filter(|known| !known.has_asked) else { return };
-        known.has_asked = self.commands.send(&known.entry.to_liberal_request(), 0).is_ok();
+        known.has_asked = self.sockets.request(&known.entry.to_liberal_request());
     }
 
     /// Renews entries of TCP that had traffic since this was done last.
@@ -588,7 +555,7 @@ impl ConnectionTracker {
             }
             if let Some(timeout) = known.traffic.renewal([there.stamp, back.stamp], &self.timeouts) {
                 // One that can't be sent is for the next time.
-                let _ = self.commands.send(&known.entry.to_timeout_request(timeout), 0);
+                let _ = self.sockets.request(&known.entry.to_timeout_request(timeout));
             }
         }
     }
@@ -596,6 +563,6 @@ impl ConnectionTracker {
 
 impl AsFd for ConnectionTracker {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+        self.sockets.as_fd()
     }
 }
