@@ -1,6 +1,6 @@
 //! Which rules stand in the way of established connections, where rules are asked about each.
 use super::tracking::{
-    EstablishedPath, LIBERAL, family_name, find_accounting, is_passable, pass_established, tracks_any,
+    EstablishedPath, LIBERAL, family_name, find_accounting, is_passable, pass_tracked, tracks_by_family,
 };
 use super::{Blocker, BlockerKind, Family, sysctl};
 use crate::policy::Policy;
@@ -10,10 +10,14 @@ use crate::policy::Policy;
 ///
 /// Where the kernel tracks no connections, rules keep all, and nothing is added.
 pub fn pass_by_rules(blockers: &mut Vec<Blocker>) -> (Policy, [EstablishedPath; 2]) {
-    if !tracks_any() {
+    if !blockers.iter().any(is_passable) {
         return Default::default();
     }
-    let mut paths = pass_established(blockers);
+    let tracks = tracks_by_family();
+    if !tracks.iter().any(|tracks| tracks.connections) {
+        return Default::default();
+    }
+    let mut paths = pass_tracked(blockers, tracks);
     if !paths.iter().any(|path| path.has_rules) {
         return (Policy::default(), paths);
     }

@@ -23,8 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) kind: u16,
-    /// Flags of its header (`NLM_F_*`).
-    pub(crate) flags: u16,
     pub(crate) body: Vec<u8>,
 }
 
@@ -158,7 +156,7 @@ pub(crate) fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
                     return Err(io::Error::from_raw_os_error(code.saturating_neg()));
                 }
             }
-            kind => part.messages.push(Message { kind, flags, body: body.to_vec() }),
+            kind => part.messages.push(Message { kind, body: body.to_vec() }),
         }
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
@@ -281,8 +279,8 @@ mod tests {
         let done = message(DONE, 2, &0_i32.to_ne_bytes());
         let bytes = [message(20, 2, &[1, 2, 3]), message(21, 2 | INTERRUPTED, &[]), done].concat();
         let part = read(&bytes).unwrap();
-        let message_of = |kind, flags, body: &[u8]| Message { kind, flags, body: body.to_vec() };
-        assert_eq!(part.messages, [message_of(20, 2, &[1, 2, 3]), message_of(21, 2 | INTERRUPTED, &[])]);
+        let message_of = |kind, body: &[u8]| Message { kind, body: body.to_vec() };
+        assert_eq!(part.messages, [message_of(20, &[1, 2, 3]), message_of(21, &[])]);
         assert!(part.is_last && part.is_interrupted);
         let refused = message(ERROR, 0, &[&(-1_i32).to_ne_bytes()[..], &[0; 16]].concat());
         assert_eq!(read(&refused).unwrap_err().kind(), io::ErrorKind::PermissionDenied);

@@ -32,10 +32,14 @@ pub fn pass_established(blockers: &mut Vec<Blocker>) -> [EstablishedPath; 2] {
     if !blockers.iter().any(is_passable) {
         return Default::default();
     }
+    pass_tracked(blockers, tracks_by_family())
+}
+
+/// The same where this is what the kernel does with connections.
+pub(super) fn pass_tracked(blockers: &mut Vec<Blocker>, tracks: [Tracks; 2]) -> [EstablishedPath; 2] {
     let unpassed = find_unpassed();
-    let mut paths = [Family::V4, Family::V6].map(|family| {
+    let mut paths = [(Family::V4, tracks[0]), (Family::V6, tracks[1])].map(|(family, tracks)| {
         let stands = |one: &Blocker| one.family.is_none_or(|other| other == family);
-        let tracks = tracks(family).unwrap_or_default();
         let is_open = tracks.connections && !unpassed.iter().any(stands);
         EstablishedPath { is_open, translates: tracks.translates, ..EstablishedPath::default() }
     });
@@ -108,8 +112,8 @@ pub(super) fn find_polled() -> Vec<Blocker> {
     }
     // What keeps connections from being forwarded past such rules follows from them.
     note(iptables::legacy_rules().map_or_else(|error| error.to_string(), |rules| format!("{rules:?}")));
-    for family in [Family::V4, Family::V6] {
-        let what = format!("{:?}", tracks(family).unwrap_or_default());
+    for (family, tracks) in [Family::V4, Family::V6].into_iter().zip(tracks_by_family()) {
+        let what = format!("{tracks:?}");
         all.push(Blocker::new(BlockerKind::Tracking, what, String::new()).for_family(family));
     }
     all
@@ -131,9 +135,14 @@ impl Tracks {
     }
 }
 
+/// What the kernel does with connections of IPv4 and IPv6; nothing where that can't be read.
+pub(super) fn tracks_by_family() -> [Tracks; 2] {
+    [Family::V4, Family::V6].map(|family| tracks(family).unwrap_or_default())
+}
+
 /// Whether the kernel tracks connections of any family.
 pub(crate) fn tracks_any() -> bool {
-    [Family::V4, Family::V6].into_iter().any(|family| tracks(family).is_ok_and(|tracks| tracks.connections))
+    tracks_by_family().iter().any(|tracks| tracks.connections)
 }
 
 /// What the kernel does at its hooks, as it lists them (since Linux 5.14, if it was built so), or as rules
