@@ -85,6 +85,19 @@ impl Row {
         tcp(&self.left, &self.right, address);
     }
 
+    /// Sends by TCP, with right checksums, and in fewer packets than segments of so many bytes. A sender
+    /// whose processor others use may join none, and send some twice: it has five tries.
+    fn expect_joined(&self, to: &str, router: &Router, counter: &str, segment: usize) {
+        let mut counts = vec![0];
+        let is_joined = (0..5).any(|_| {
+            self.tcp(to);
+            self.expect_right_checksums();
+            counts.push(number(router, counter));
+            counts[counts.len() - 1] - counts[counts.len() - 2] < (BYTES / segment) as u64
+        });
+        assert!(is_joined, "not one was longer than a segment: {counts:?} packets");
+    }
+
     fn expect_right_checksums(&self) {
         for host in [&self.left, &self.right] {
             for protocol in ["Tcp", "Udp"] {
@@ -139,10 +152,7 @@ fn number(router: &Router, handler: &str) -> u64 {
 fn tcp_crosses_the_router_in_frames_longer_than_the_mtu() {
     let Some(row) = Row::new(1500).map(Row::in_two_networks) else { return };
     let router = row.start_router();
-    row.tcp("10.0.2.2:7000");
-    row.expect_right_checksums();
-    let packets = number(&router, "left/arrived.count");
-    assert!(packets < (BYTES / 1448) as u64, "{packets} packets: not one was longer than a segment");
+    row.expect_joined("10.0.2.2:7000", &router, "left/arrived.count", 1448);
 }
 
 #[test]
@@ -157,10 +167,7 @@ fn checksums_and_segments_are_right_where_the_kernel_finishes_what_the_router_le
 fn tcp_over_ipv6_crosses_a_cable() {
     let Some(row) = Row::new(1500).map(Row::in_one_network).and_then(Row::without_trust) else { return };
     let router = row.start(&["-e", CABLE]);
-    row.tcp("[fd00::2]:7000");
-    row.expect_right_checksums();
-    let packets = number(&router, "from_left.count");
-    assert!(packets < (BYTES / 1428) as u64, "{packets} packets");
+    row.expect_joined("[fd00::2]:7000", &router, "from_left.count", 1428);
 }
 
 #[test]
@@ -174,10 +181,7 @@ fn what_comes_uncut_by_packet_sockets_leaves_cut_by_af_xdp() {
         FromDevice(right, SNIFFER false, PROMISC true, METHOD XDP_GENERIC) -> Queue -> ToDevice(left, METHOD \
         LINUX);";
     let router = row.start(&["-e", text]);
-    row.tcp("10.0.0.2:7000");
-    row.expect_right_checksums();
-    let packets = number(&router, "from_left.count");
-    assert!(packets < (BYTES / 1448) as u64, "{packets} packets");
+    row.expect_joined("10.0.0.2:7000", &router, "from_left.count", 1448);
 }
 
 #[test]
