@@ -38,13 +38,13 @@ fn is_right(told: Option<&NextHopSet>, kernel: Option<Out>) -> bool {
 
 /// Asks for many destinations; returns how many the kernel forwards, how many of them were sent,
 /// and what is different.
-fn differences(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (usize, usize, Vec<String>) {
+fn differences(mut asked: Random, question: &Question, sinks: &mut Sinks) -> (usize, usize, Vec<String>) {
     let sources: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "2001:db8:ffff::1".parse().unwrap()];
     let adopted = ADOPTED.map(|name| index_of(&sinks.plain, name));
     let said = Said::now(&adopted);
     let (mut forwarded, mut sent, mut wrong) = (0, 0, Vec::new());
     for _ in 0..DESTINATIONS {
-        for destination in [IpAddr::from(storm.address4()), IpAddr::from(storm.address6())] {
+        for destination in [IpAddr::from(asked.address4()), IpAddr::from(asked.address6())] {
             let source = sources[usize::from(destination.is_ipv6())];
             let kernel = question.ask(source, destination);
             let ours = sinks.plain.lookup(destination);
@@ -77,10 +77,10 @@ fn follow(driver: &mut MirrorDriver, sinks: &mut Sinks) {
 
 /// Asks about sources that may be routed back by any interface, or by none: what the kernel drops is not
 /// sent. Returns how many were sent, and what should not have been.
-fn strangers(storm: &mut Storm, question: &Question, sinks: &mut Sinks) -> (usize, Vec<String>) {
+fn strangers(mut asked: Random, question: &Question, sinks: &mut Sinks) -> (usize, Vec<String>) {
     let (mut sent, mut wrong) = (0, Vec::new());
     for _ in 0..STRANGERS {
-        let [source, destination] = [storm.address4(), storm.address4()].map(IpAddr::from);
+        let [source, destination] = [asked.address4(), asked.address4()].map(IpAddr::from);
         if sinks.target(question.link, source, destination).is_none() {
             continue;
         }
@@ -102,9 +102,10 @@ fn demanding(
     let sent = ["1", "2"].map(|demand| {
         set("ipv4/conf/in0/rp_filter", demand);
         let end = Instant::now() + Duration::from_secs(20);
+        let asked = storm.random.fork();
         loop {
             follow(driver, sinks);
-            let (sent, wrong) = strangers(storm, question, sinks);
+            let (sent, wrong) = strangers(asked.clone(), question, sinks);
             if wrong.is_empty() {
                 return sent;
             }
@@ -177,10 +178,11 @@ fn weather(seed: u64, crosses: bool, first: &str) {
         ip(&storm.commands);
         follow(&mut driver, &mut sinks);
         let end = Instant::now() + Duration::from_secs(60);
+        let asked = storm.random.fork();
         loop {
-            let (some_forwarded, some_sent, wrong) = differences(&mut storm, &question, &mut sinks);
-            (forwarded, sent) = (forwarded + some_forwarded, sent + some_sent);
+            let (some_forwarded, some_sent, wrong) = differences(asked.clone(), &question, &mut sinks);
             if wrong.is_empty() {
+                (forwarded, sent) = (forwarded + some_forwarded, sent + some_sent);
                 break;
             }
             late += 1;
@@ -256,14 +258,14 @@ fn prefixes_by_source() -> Vec<(Prefix<u128>, bool)> {
 /// if the longest prefix has such a route, everything is left to the kernel; elsewhere nothing that
 /// the kernel forwards is.
 fn differing_by_source(
-    storm: &mut Storm,
+    mut asked: Random,
     question: &Question,
     plain: &RecordingSink,
 ) -> (usize, Vec<String>) {
     let prefixes = prefixes_by_source();
     let (mut kept, mut wrong) = (0, Vec::new());
     for _ in 0..DESTINATIONS {
-        let destination = storm.address6();
+        let destination = asked.address6();
         let covering =
             prefixes.iter().filter(|(prefix, _)| prefix.covers(Prefix::host(destination.to_bits())));
         let longest = covering.clone().map(|(prefix, _)| prefix.len()).max();
@@ -304,11 +306,12 @@ fn prefixes_with_routes_for_some_sources_and_only_these_stay_with_the_kernel() {
                 driver.request_resync();
             }
             let end = Instant::now() + Duration::from_secs(20);
+            let asked = storm.random.fork();
             loop {
                 while driver.poll(Instant::now(), &mut plain).unwrap() == PollOutcome::Again {}
-                let (kept, wrong) = differing_by_source(&mut storm, &question, &plain);
-                all_kept += kept;
+                let (kept, wrong) = differing_by_source(asked.clone(), &question, &plain);
                 if wrong.is_empty() {
+                    all_kept += kept;
                     break;
                 }
                 let few = &wrong[..wrong.len().min(20)];

@@ -6,6 +6,7 @@ const LINKS: usize = 4;
 const TABLES: [&str; 5] = ["main", "main", "default", "local", "100"];
 
 /// Numbers that are random enough (xorshift64*).
+#[derive(Clone)]
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -17,6 +18,21 @@ impl Random {
     }
     pub(crate) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
+    }
+    /// Others, of which however many may be drawn: what is drawn here afterwards stays the same.
+    pub(crate) fn fork(&mut self) -> Self {
+        let drawn = self.below(1 << 31) as u64;
+        Self(self.0 ^ drawn << 32 | 1)
+    }
+
+    pub(crate) fn address4(&mut self) -> std::net::Ipv4Addr {
+        let low = self.below(3) << 8 | self.below(4);
+        ((100 << 24 | 64 << 16 | self.below(3) << 20 | self.below(2) << 14 | low) as u32).into()
+    }
+
+    pub(crate) fn address6(&mut self) -> std::net::Ipv6Addr {
+        let high = 0x2001_0db8_1000_0000u128 << 64 | (self.below(3) as u128) << 90;
+        (high | (self.below(3) as u128) << 64 | self.below(4) as u128).into()
     }
 }
 
@@ -129,8 +145,8 @@ impl Storm {
     fn change_neighbor(&mut self) {
         let (link, host) = (self.link(), self.random.below(6) + 2);
         let address = match self.random.below(4) {
-            0 => self.address4().to_string(),
-            1 => self.address6().to_string(),
+            0 => self.random.address4().to_string(),
+            1 => self.random.address6().to_string(),
             is_v4 => gateway(is_v4 == 2, link, host),
         };
         if self.random.below(4) == 0 {
@@ -185,7 +201,7 @@ impl Storm {
 
     fn prefix4(&mut self) -> String {
         let len = [0, 10, 11, 16, 17, 24, 31, 32][self.random.below(8)];
-        let address = self.address4().to_bits();
+        let address = self.random.address4().to_bits();
         let mask = u32::MAX.checked_shl(32 - len).unwrap_or(0);
         format!("{}/{len}", std::net::Ipv4Addr::from(address & mask))
     }
@@ -193,17 +209,7 @@ impl Storm {
     fn prefix6(&mut self) -> String {
         let len = [0, 36, 37, 48, 64, 127, 128][self.random.below(7)];
         let mask = u128::MAX.checked_shl(128 - len).unwrap_or(0);
-        format!("{}/{len}", std::net::Ipv6Addr::from(self.address6().to_bits() & mask))
-    }
-
-    pub(crate) fn address4(&mut self) -> std::net::Ipv4Addr {
-        let low = self.random.below(3) << 8 | self.random.below(4);
-        ((100 << 24 | 64 << 16 | self.random.below(3) << 20 | self.random.below(2) << 14 | low) as u32).into()
-    }
-
-    pub(crate) fn address6(&mut self) -> std::net::Ipv6Addr {
-        let high = 0x2001_0db8_1000_0000u128 << 64 | (self.random.below(3) as u128) << 90;
-        (high | (self.random.below(3) as u128) << 64 | self.random.below(4) as u128).into()
+        format!("{}/{len}", std::net::Ipv6Addr::from(self.random.address6().to_bits() & mask))
     }
 }
 
