@@ -4,6 +4,7 @@ use super::arguments::{build_shortcut, build_table, check_ports, is_nat, nat_flo
 use super::checks::HealthChecks;
 use super::chooser::{AssignmentSink, BatchPacket, MemberChooser};
 use super::exchange::{self, FlowExchange};
+use super::flow_records::FlowAccounts;
 use super::follow::FlowEvents;
 use super::known::FamilyFlows;
 use super::leading::{FrameRedirector, NOWHERE, TO_FORWARDER};
@@ -49,6 +50,7 @@ pub(super) struct FlowBalancer {
     answers: ReplyClassifier,
     pub(super) local: Local,
     pub(super) events: FlowEvents,
+    pub(super) accounts: FlowAccounts,
     pub(super) exchange: FlowExchange,
     pub(super) v4: FamilyFlows<Flow4>,
     pub(super) v6: FamilyFlows<Flow6>,
@@ -101,6 +103,7 @@ impl FlowBalancer {
             answers: ReplyClassifier::default(),
             local: Local::new(args.worker().0),
             events: FlowEvents::default(),
+            accounts: FlowAccounts::new(args.resource(), is_nat),
             exchange: FlowExchange::default(),
             owners: Vec::new(),
             outputs: Vec::new(),
@@ -324,7 +327,17 @@ impl FlowBalancer {
             self.maintain_flows(choice, now);
         } else if self.events.is_on() {
             // A follower gets the event of a flow's end before the flow begins again.
-            self.process_ended_flows(choice);
+            self.process_ended_flows(choice, now);
+        }
+    }
+
+    /// Has records of flows made from now on, if somebody exports them.
+    fn begin_accounts(&mut self, now: Duration, cx: &mut Context<'_>) {
+        if let Err(error) = self.accounts.begin(&mut self.v4, &mut self.v6, now) {
+            let name = cx.name().to_string();
+            cx.print_message(&format!(
+                "{name}: flows are not exported: no memory for their accounts: {error}"
+            ));
         }
     }
 
@@ -333,18 +346,21 @@ impl FlowBalancer {
     fn maintain_flows(&mut self, choice: &Choice, now: Duration) {
         let since = now.saturating_sub(self.maintained);
         self.maintained = now;
-        self.process_ended_flows(choice);
+        self.process_ended_flows(choice, now);
         self.v4.maintain_flows(now, since);
         self.v6.maintain_flows(now, since);
-        self.process_ended_flows(choice);
+        self.process_ended_flows(choice, now);
+        self.accounts.record_active(&self.v4.flows, &self.v6.flows, choice, now);
+        self.accounts.flush(now);
         self.events.stop_if_idle(now);
     }
 
     /// Records events of flows that have ended.
-    pub(super) fn process_ended_flows(&mut self, choice: &Choice) {
+    pub(super) fn process_ended_flows(&mut self, choice: &Choice, now: Duration) {
         let nat = self.shared.nat.as_ref();
-        self.v4.process_ended_flows(&mut self.local, &mut self.events, nat, choice);
-        self.v6.process_ended_flows(&mut self.local, &mut self.events, nat, choice);
+        let (local, events, accounts) = (&mut self.local, &mut self.events, &mut self.accounts);
+        self.v4.process_ended_flows(local, (events, accounts), nat, choice, now);
+        self.v6.process_ended_flows(local, (events, accounts), nat, choice, now);
     }
 }
 
@@ -393,11 +409,12 @@ impl Element for FlowBalancer {
         let now = time.since_epoch();
         let balancer = self.shared.balancer();
         let choice = balancer.choice_at(cx.turn());
+        self.begin_accounts(now, cx);
         self.maintain_flows(choice, now);
         if exchange::flush_step(self) {
             cx.schedule();
         }
-        self.process_ended_flows(choice);
+        self.process_ended_flows(choice, now);
         self.shared.lock_members().poll(now);
         let mut next = time + PERIOD;
         if let Some(checks) = &mut self.checks {
@@ -417,6 +434,8 @@ impl Element for FlowBalancer {
             let now = cx.now().since_epoch();
             let (ours, theirs) = (self.shared.balancer(), old.shared.balancer());
             let both = (ours.choice_at(cx.turn()), theirs.choice_at(cx.turn()));
+            self.begin_accounts(now, cx);
+            old.accounts.flush(now);
             let nat = self.shared.nat.as_ref();
             self.v4.restore_flows(&mut old.v4, &mut self.local, nat, both, now);
             self.v6.restore_flows(&mut old.v6, &mut self.local, nat, both, now);

@@ -136,7 +136,8 @@ pub(super) fn import_flows(
     let mut taken = ImportStats::default();
     let (v4, v6) = parse_stream(b, &bytes, choice, &mut taken)?;
     let (local, follow, nat) = (&mut b.local, &mut b.events, b.shared.nat.as_ref());
-    let mut incoming = FlowImport { choice, local, follow, nat, taken, now };
+    let accounts = &mut b.accounts;
+    let mut incoming = FlowImport { choice, local, follow, accounts, nat, taken, now };
     b.v4.import_flows(&v4, &mut incoming);
     b.v6.import_flows(&v6, &mut incoming);
     b.exchange.imported.add(incoming.taken);

@@ -1,6 +1,7 @@
 //! The flows of a family on one worker, and the assignment of a batch's packets to members.
 use super::about::KeyFromParts;
 use super::chooser::{AssignmentSink, BatchPacket, MemberChooser};
+use super::flow_records::FlowAccounts;
 use super::follow::{FlowEventKind, FlowEvents};
 use super::nat_flows::{NatFlows, answer_key};
 use super::others::OtherPackets;
@@ -228,14 +229,20 @@ impl<K: KeyFromParts> FamilyFlows<K> {
     ) {
         let (Some(flows), Some(old)) = (&mut self.flows, &old.flows) else { return };
         let (mut at, mut records) = (Some(FlowCursor::default()), Vec::new());
+        let tick = Tick::from_time(now);
         while let Some(from) = at {
-            at = old.export_records(from, CHUNK, Tick::from_time(now), &mut records);
-            for mut record in records.drain(..) {
+            at = old.walk_flows(from, CHUNK, |view| {
+                records.push((view.full_record(tick), old.unreported(view.id())));
+            });
+            for (mut record, unreported) in records.drain(..) {
                 let name = theirs.member(record.answer.action).map(|member| &member.name);
                 if let Some(member) = name.and_then(|name| ours.find_named(name)) {
                     record.answer = Answer { action: member.action(), generation: ours.generation() };
                     // A flow that finds no room is a new flow when its next packet comes.
-                    if flows.import_record(&record, Tick::from_time(now)).is_ok() {
+                    if let Ok(Imported::New(id) | Imported::Newer(id) | Imported::Known(id)) =
+                        flows.import_record(&record, tick)
+                    {
+                        unreported.iter().for_each(|period| flows.continue_account(id, *period));
                         local.flow_began(member);
                         record_answers(nat, &record, ours, now);
                     }
@@ -255,7 +262,13 @@ impl<K: KeyFromParts> FamilyFlows<K> {
             let old = found.and_then(|id| flows.get(id)).map(|known| known.answer().action);
             incoming.import_flow(flows, record, old);
         }
-        self.process_ended_flows(incoming.local, incoming.follow, incoming.nat, incoming.choice);
+        self.process_ended_flows(
+            incoming.local,
+            (incoming.follow, incoming.accounts),
+            incoming.nat,
+            incoming.choice,
+            incoming.now,
+        );
     }
 
     /// Reports flows that have ended.
@@ -263,9 +276,10 @@ impl<K: KeyFromParts> FamilyFlows<K> {
     pub(super) fn process_ended_flows(
         &mut self,
         local: &mut Local,
-        follow: &mut FlowEvents,
+        (follow, accounts): (&mut FlowEvents, &mut FlowAccounts),
         nat: Option<&NatFlows>,
         choice: &Choice,
+        now: Duration,
     ) {
         for end in self.flows.iter_mut().flat_map(FlowTable::drain_ends) {
             local.flow_ended(end.answer.action);
@@ -276,6 +290,7 @@ impl<K: KeyFromParts> FamilyFlows<K> {
             {
                 nat.remove_flow(&answer);
             }
+            accounts.record_end(&end, choice, now);
             if follow.is_on() {
                 follow.record_end(&end, choice);
             }
@@ -310,6 +325,7 @@ pub(super) struct FlowImport<'a> {
     pub(super) choice: &'a Choice,
     pub(super) local: &'a mut Local,
     pub(super) follow: &'a mut FlowEvents,
+    pub(super) accounts: &'a mut FlowAccounts,
     /// The flows that are translated, where packets are.
     pub(super) nat: Option<&'a NatFlows>,
     pub(super) taken: ImportStats,

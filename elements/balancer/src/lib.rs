@@ -11,6 +11,7 @@ mod exchange;
 mod explain;
 #[allow(unreachable_pub)] // The file says `pub static CLASS`, as those of all elements do.
 mod flow_balancer;
+mod flow_records;
 mod flow_stream;
 mod flow_words;
 mod follow;

@@ -6,6 +6,7 @@
 pub mod arp_frame;
 pub mod chance;
 pub mod echo_reply;
+pub mod flow_export;
 pub mod flow_text;
 pub mod fragments;
 pub mod frame_filter;

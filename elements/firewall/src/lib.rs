@@ -9,6 +9,7 @@ mod carried;
 mod control_tasks;
 mod egress;
 mod explain;
+mod exports;
 mod file_size;
 mod frame_filter;
 mod header_check;

@@ -1,4 +1,5 @@
 use super::carried::{FilterAnnotation, annotate_plain, ip_payload, plain_state, state_of};
+use super::exports::StateExports;
 use super::routes::RouterRoutes;
 use super::shared::SharedFilter;
 use super::unfiltered::is_unfiltered;
@@ -139,7 +140,8 @@ impl PacketFilter {
         let half = WorkerFilter::new(&shared, args.copy_index().0)
             .map_err(|error| ArgError::wrong(format!("cannot allocate memory for states: {error}")))?;
         let has_file = args.read::<Option<String>>("FILE")?.is_some();
-        let half = half.with_routes(routes);
+        let exports = StateExports::new(args.resource(), &names);
+        let half = half.with_routes(routes).with_exports(exports);
         Ok(PacketFilter { half, ports, has_file, keys: Vec::new(), answers: Vec::new() })
     }
 
@@ -413,6 +415,7 @@ impl Element for PacketFilter {
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         self.half.begin_batch(cx);
         self.half.purge_expired(MOST_SWEPT);
+        self.half.export_states(cx.now().since_epoch());
         self.half.follow_routes();
         let then = cx.now() + SWEEP;
         cx.wake_at(then);

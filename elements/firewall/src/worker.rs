@@ -1,5 +1,6 @@
 //! A packet filter on one worker: its states, and tests of the packets in a batch.
 use super::control_tasks::ControlTask;
+use super::exports::StateExports;
 use super::routes::{RouterRoutes, TurnRoutes};
 use super::shared::{ActiveRules, SharedFilter};
 use artery_engine::Context;
@@ -13,6 +14,7 @@ use artery_filter::states::StateId;
 use artery_packet::{InvalidOffload, Packet, PacketOffload, SegmentKind, Segments};
 use artery_wire::{EtherType, Ethernet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A filter's half that belongs to a worker.
 pub(crate) struct WorkerFilter {
@@ -22,6 +24,8 @@ pub(crate) struct WorkerFilter {
     worker: usize,
     /// Routes for rules, if there is a router.
     routes: Option<RouterRoutes>,
+    /// What is exported of its states, if it can be.
+    exports: Option<StateExports>,
     /// The router's changes up to which the rules follow its routes.
     changes: u64,
 }
@@ -33,12 +37,25 @@ impl WorkerFilter {
         let filter =
             Filter::new(current.settings.clone(), &current.compiled, worker, Random::from_entropy())?;
         shared.count_by(worker, filter.counters());
-        Ok(WorkerFilter { shared: shared.clone(), current, filter, worker, routes: None, changes: 0 })
+        Ok(WorkerFilter {
+            shared: shared.clone(),
+            current,
+            filter,
+            worker,
+            routes: None,
+            exports: None,
+            changes: 0,
+        })
     }
 
     /// The same with a router whose routes rules may use.
     pub(super) fn with_routes(self, routes: Option<RouterRoutes>) -> WorkerFilter {
         WorkerFilter { routes, ..self }
+    }
+
+    /// The same with states that are exported.
+    pub(super) fn with_exports(self, exports: StateExports) -> WorkerFilter {
+        WorkerFilter { exports: Some(exports), ..self }
     }
 
     /// The router that it is around, if given.
@@ -251,6 +268,8 @@ impl WorkerFilter {
         if !has_same_ports {
             old.filter.begin_batch(now);
             self.filter.begin_batch(now);
+            self.export_states(now);
+            old.export_states(now);
             self.copy_states(old);
         }
     }
@@ -267,6 +286,13 @@ impl WorkerFilter {
     /// Removes expired states, at most so many.
     pub(crate) fn purge_expired(&mut self, most: usize) {
         self.filter.purge_expired(most);
+    }
+
+    /// Hands over what is to be exported of states.
+    pub(super) fn export_states(&mut self, now: Duration) {
+        if let Some(exports) = &mut self.exports {
+            exports.export(&mut self.filter, now);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod host_port_daemons;
 mod host_ports;
 mod host_routes;
 mod interfaces;
+mod ipfix;
 mod log;
 mod mirror;
 mod net;

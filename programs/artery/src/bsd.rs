@@ -10,6 +10,7 @@ pub(crate) mod import;
 mod machine;
 mod members;
 mod pf;
+mod pflow;
 mod plan;
 mod routed;
 pub(crate) mod rules;

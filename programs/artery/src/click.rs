@@ -67,6 +67,7 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
         time: false,
         control: ControlSettings { tcp: TcpWrites::Open, ..ControlSettings::default() },
         metrics: Vec::new(),
+        ipfix: None,
         allow_replace: false,
         // Scripts written for Click work without a sandbox.
         sandbox: Sandbox::default(),

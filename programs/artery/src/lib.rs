@@ -23,6 +23,7 @@ pub mod forged;
 mod format;
 mod host_commands;
 mod ip_router;
+mod ipfix;
 mod load;
 mod metrics;
 mod neighbor;

@@ -128,6 +128,7 @@ fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> RunJob {
         time: false,
         control: options.control.settings(options.sockets()),
         metrics: options.metrics.clone(),
+        ipfix: options.ipfix.clone(),
         allow_replace: options.allow_replace,
         sandbox: Sandbox {
             foreseen: vec![options.pflog.clone().unwrap_or_else(|| PFLOG.into())],

@@ -6,6 +6,7 @@ pub(crate) use options::RunOptions;
 use crate::ask::print_handlers;
 use crate::control_socket::{Control, Listeners, Service};
 use crate::host_commands::Commands;
+use crate::ipfix::Exporter;
 use crate::load::load;
 use crate::metrics::{self, Http, of_router};
 use crate::notify::{Notifier, start_watchdog};
@@ -41,13 +42,15 @@ pub(crate) fn run(job: RunJob, early: EarlySignals) -> anyhow::Result<u8> {
 
 fn run_until_end(job: RunJob, early: EarlySignals) -> anyhow::Result<u8> {
     let voice = job.voice;
-    let Some(Prepared { router, listeners, confined, commands }) = prepare(&job)? else { return Ok(1) };
+    let Some(Prepared { router, listeners, exporter, confined, commands }) = prepare(&job)? else {
+        return Ok(1);
+    };
     let is_empty = router.plan().is_empty();
     let mut status = write_flat(&job, router.plan().flat())?;
     let clock = report::Stopwatch::start();
     let mut finished = match job.quit || is_empty {
         true => router.finish(),
-        false => drive(&job, router, &listeners, Beginning { early, confined, commands })?,
+        false => drive(&job, router, &listeners, Beginning { early, exporter, confined, commands })?,
     };
     if is_empty && !job.quit {
         voice.print_warning(&format!("{}: configuration has no elements, exiting", job.input.name()));
@@ -107,6 +110,7 @@ fn prepare(job: &RunJob) -> anyhow::Result<Option<Prepared>> {
     let mut loaded = load(&job.input.name(), &text, &job.reading);
     let listeners = if loaded.has_errors() { Sockets::default() } else { Sockets::open(job)? };
     if !loaded.has_errors() {
+        let exporter = job.ipfix.as_ref().map(Exporter::open).transpose()?;
         let chatter = if voice == Output::Json { voice.element_sink() } else { job.settings.chatter.clone() };
         let mut settings = RouterSettings {
             chatter,
@@ -124,7 +128,7 @@ fn prepare(job: &RunJob) -> anyhow::Result<Option<Prepared>> {
                 loaded.problems = std::mem::take(&mut router.warnings);
                 voice.complain_of(&voice.format_faults(&loaded));
                 loaded.say_unused_variables(voice);
-                return Ok(Some(Prepared { router, listeners, confined, commands }));
+                return Ok(Some(Prepared { router, listeners, exporter, confined, commands }));
             }
             Err(problems) => loaded.problems = problems,
         }
@@ -144,6 +148,7 @@ fn prepare(job: &RunJob) -> anyhow::Result<Option<Prepared>> {
 struct Prepared {
     router: Router,
     listeners: Sockets,
+    exporter: Option<Exporter>,
     confined: Option<Confined>,
     commands: Commands,
 }
@@ -151,6 +156,7 @@ struct Prepared {
 /// What there is before a router runs.
 struct Beginning {
     early: EarlySignals,
+    exporter: Option<Exporter>,
     confined: Option<Confined>,
     commands: Commands,
 }
@@ -162,7 +168,7 @@ fn drive(
     listeners: &Sockets,
     beginning: Beginning,
 ) -> anyhow::Result<Finished> {
-    let Beginning { early, confined, commands } = beginning;
+    let Beginning { early, exporter, confined, commands } = beginning;
     if !listeners.control.is_empty() || job.allow_replace {
         router.accept_calls();
     }
@@ -170,6 +176,7 @@ fn drive(
     let running = router.start();
     let handle = running.handle();
     handle.resources().get::<LogFiles>().report_faults_to(job.voice.element_sink());
+    let export = exporter.map(|exporter| exporter.start(&handle.resources(), job.voice)).transpose()?;
     let replacer = Replacer::new(handle.clone(), job.reading.clone(), job.voice);
     let manager = Arc::new(Notifier::of_environment());
     let source = job.source.clone().unwrap_or_else(|| Arc::new(job.input.clone()));
@@ -214,6 +221,7 @@ fn drive(
     let (began, has_ports) = (Instant::now(), !handle.resources().get::<Ports>().list().is_empty());
     let finished = running.wait().map_err(|worker| anyhow::anyhow!("{worker} failed; this is a defect"));
     manager.stopping();
+    drop(export);
     table.into_iter().for_each(report::LiveTable::end);
     watcher.end();
     let is_service = has_ports

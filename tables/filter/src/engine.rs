@@ -19,6 +19,7 @@ mod counted;
 mod create;
 mod exchange;
 mod explain;
+mod exported;
 mod joined;
 mod known;
 mod proxy;
@@ -35,6 +36,7 @@ pub use answer::{ReplyDirection, ReplyPacket};
 pub use control::{FilterSettings, KillCounts, StateLimitError, StateRange};
 pub use counted::{FilterCounters, FilterStatus, InterfaceCounts, LimitCounter};
 pub use explain::{FilterBasis, FilterExplanation};
+pub use exported::{ExportedState, ReportReason};
 pub use random::Random;
 pub use runs::are_of_one_flow;
 pub use through::{ParsedKey, ThroughVerdict};
@@ -53,6 +55,7 @@ use crate::timeouts::{RuleTimeouts, adapt_timeout, state_lifetime};
 use crate::track::Stage;
 use crate::translate::pool::Rotation;
 use artery_rcu::Turn;
+use exported::Exports;
 use quick::FastPathHeader;
 use std::collections::HashMap;
 use std::io;
@@ -173,6 +176,8 @@ pub struct Filter {
     route_to: RouteTo,
     /// Whether a state was ever there whose packets are changed.
     rewrites: bool,
+    /// States that others export; None where nobody does.
+    exports: Option<Exports>,
     /// Where the search for states that are over goes on.
     sweep_cursor: u32,
     swept_ms: u64,
@@ -208,6 +213,7 @@ impl Filter {
             assembled: None,
             route_to: RouteTo::default(),
             rewrites: false,
+            exports: None,
             sweep_cursor: 0,
             swept_ms: 0,
         };
@@ -434,6 +440,7 @@ impl Filter {
 
     /// Removes a state, and what it counted for.
     fn end_state(&mut self, number: u32) {
+        self.report_end(number);
         let record = self.states.hot[number as usize].record;
         let extra = self.states.remove(number);
         if let Some(rule) = self.records.rule(record) {
@@ -468,9 +475,13 @@ impl Filter {
         for _ in 0..budget.min(self.states.hot.len()) {
             let number = self.sweep_cursor;
             self.sweep_cursor = if number as usize + 1 >= self.states.hot.len() { 0 } else { number + 1 };
-            if self.states.is_live(number) && self.is_over(number) {
-                self.end_state(number);
-                ended += 1;
+            match self.states.is_live(number) {
+                true if self.is_over(number) => {
+                    self.end_state(number);
+                    ended += 1;
+                }
+                true => self.report_active(number),
+                false => {}
             }
         }
         let interval = self.settings.limits.timeout(Timeout::Interval).as_millis() as u64;

@@ -3,6 +3,7 @@
 mod connections;
 mod control;
 mod explain;
+mod exported;
 mod limits;
 mod lists;
 mod odd;

@@ -1,4 +1,5 @@
 //! Records of flows that have ended, for accounting by action and for replication.
+use super::accounts::FlowPeriod;
 use super::entry::{self, Answer, Line};
 use super::key::FlowKey;
 use super::state::FlowState;
@@ -29,6 +30,8 @@ pub struct FlowEnd<K> {
     pub bytes: u64,
     /// Why the flow's entry was removed.
     pub reason: EndReason,
+    /// What was not reported of it; None where no accounts are kept.
+    pub unreported: Option<FlowPeriod>,
 }
 
 /// Ended flows that the caller has not taken yet, up to a limit.
@@ -52,14 +55,19 @@ impl<K: FlowKey> EndQueue<K> {
 
     /// Records the end of a flow; returns false if the queue is full (true if recording is off).
     #[inline]
-    pub(super) fn record_end(&mut self, line: &Line, reason: EndReason) -> bool {
+    pub(super) fn record_end(
+        &mut self,
+        line: &Line,
+        reason: EndReason,
+        unreported: Option<FlowPeriod>,
+    ) -> bool {
         if self.ends.len() >= self.room {
             return self.room == 0;
         }
         let [packets, bytes] = entry::load_counts::<K>(line);
         let (key, answer, state) =
             (entry::load_key(line), entry::load_answer(line), entry::load_status(line).state);
-        self.ends.push(FlowEnd { key, answer, state, packets, bytes, reason });
+        self.ends.push(FlowEnd { key, answer, state, packets, bytes, reason, unreported });
         true
     }
 

@@ -50,6 +50,7 @@
 //! to other machines.
 #![forbid(unsafe_code)]
 
+mod accounts;
 pub mod balance;
 mod elsewhere;
 mod ends;
@@ -65,6 +66,7 @@ mod tick;
 mod view;
 mod young;
 
+pub use accounts::FlowPeriod;
 pub use ends::{EndReason, FlowEnd};
 pub use entry::Answer;
 pub use key::{Flow4, Flow6, FlowKey, KeyedPacket, PacketInfo, Pattern, Scope, Seed};
@@ -74,6 +76,7 @@ pub use stats::FlowStats;
 pub use tick::Tick;
 pub use view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
 
+use accounts::Accounts;
 use artery_storage::prefetch;
 use artery_storage::{BEYOND_LINE, Fill, NO_ENTRY, TagIndex};
 use artery_storage::{Storage, Words};
@@ -118,6 +121,8 @@ pub struct FlowTable<K> {
     /// Room for the lookups of a batch.
     under_way: Vec<UnderWay>,
     ends: EndQueue<K>,
+    /// What was reported of flows, where records of flows are wanted.
+    accounts: Option<Accounts>,
     stats: FlowStats,
 }
 
@@ -188,6 +193,7 @@ impl<K: FlowKey> FlowTable<K> {
             used: vec![false; limits.flows.div_ceil(maintain::PART) as usize],
             under_way: vec![UnderWay::default(); BATCH],
             ends: EndQueue::disabled(),
+            accounts: None,
             stats: FlowStats::default(),
         })
     }
@@ -365,6 +371,11 @@ impl<K: FlowKey> FlowTable<K> {
         entry::set_answer(line, answer);
         entry::set_counts::<K>(line, counts);
         entry::set_status(line, status);
+        if let Some(accounts) = &self.accounts {
+            // What is known from elsewhere is reported there.
+            let reported = if status.has_flags(IMPORTED) { counts } else { [0; 2] };
+            accounts.begin_period(id, status.seen, reported);
+        }
         if status.has_flags(YOUNG) {
             self.young.push(id, status.version);
             self.young_count += 1;
@@ -499,8 +510,12 @@ impl<K: FlowKey> FlowTable<K> {
         let hash = self.entries.hash::<K>(id, &self.seed);
         let line = self.entries.line(id);
         self.young_count -= u32::from(entry::load_status(line).has_flags(YOUNG));
-        self.stats.unreported_ends += u64::from(!self.ends.record_end(line, reason));
+        let period = self.accounts.as_ref().map(|accounts| accounts.period::<K>(id, line));
+        self.stats.unreported_ends += u64::from(!self.ends.record_end(line, reason, period));
         entry::clear(line);
+        if let Some(accounts) = &self.accounts {
+            accounts.clear(id);
+        }
         let was_there = self.index.remove(hash, id);
         debug_assert!(was_there, "each flow is in the index");
         self.ids.free_id(id);

@@ -98,6 +98,9 @@ impl<K: FlowKey> FlowTable<K> {
         self.young_count -= u32::from(old.has_flags(YOUNG));
         entry::set_answer(line, record.answer);
         entry::set_counts::<K>(line, [record.packets, record.bytes]);
+        if let Some(accounts) = &self.accounts {
+            accounts.begin_period(id.0, new.seen, [record.packets, record.bytes]);
+        }
         entry::set_status(line, Status { flags: new.flags & !YOUNG, ..new });
         if old.has_flags(PINNED) && !new.has_flags(PINNED) {
             self.track_imported(id.0);

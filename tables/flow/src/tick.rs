@@ -21,6 +21,11 @@ impl Tick {
         Tick(ticks as u32)
     }
 
+    /// How long before `now` it was; zero if it is later.
+    pub fn age(self, now: Tick) -> Duration {
+        ticks_to_duration(now.since(self).unwrap_or(0))
+    }
+
     /// Ticks from `earlier` until now; none if that is not earlier.
     #[inline]
     pub(super) fn since(self, earlier: Tick) -> Option<u32> {

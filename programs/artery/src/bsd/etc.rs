@@ -61,6 +61,8 @@ pub(super) enum Kind {
     Bridge,
     /// vport(4) or vether(4): the host port of a switch.
     HostPort,
+    /// pflow(4): states go to a collector.
+    Pflow,
     /// A link, by any other name.
     Link,
 }
@@ -73,6 +75,7 @@ impl Kind {
             "veb" => Kind::Veb,
             "bridge" => Kind::Bridge,
             "vport" | "vether" => Kind::HostPort,
+            "pflow" => Kind::Pflow,
             _ => Kind::Link,
         }
     }

@@ -3,7 +3,7 @@ use super::etc::{Etc, File, Kind};
 use super::hostname::{Line, lines, words};
 use super::plan::{Plan, Port, Switch, Wishes, shell, shell_verdict};
 use super::verdict::{Judged, Note, Place, Verdict};
-use super::{etc, members, pf, routed, switch_file};
+use super::{etc, members, pf, pflow, routed, switch_file};
 use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -60,7 +60,10 @@ pub(super) fn plan(etc: &Etc, wishes: &Wishes) -> anyhow::Result<Plan> {
         }
     }
     routed::judge(etc, wishes, &mut plan);
-    let others = etc.interfaces.iter().filter(|file| !plan.is_routed(&file.interface)).collect::<Vec<_>>();
+    pflow::judge(etc, wishes, &mut plan);
+    let is_other =
+        |file: &&File| !plan.is_routed(&file.interface) && Kind::of(&file.interface) != Kind::Pflow;
+    let others = etc.interfaces.iter().filter(is_other).collect::<Vec<_>>();
     others.into_iter().for_each(|file| interface(etc, file, wishes, &mut plan));
     if plan.switches.is_empty() && plan.router.is_none() {
         bail!(nothing_to_start(etc));

@@ -68,6 +68,9 @@ impl Taken {
                 shell.place, shell.text
             )
         }));
+        if plan.ipfix != self.plan.ipfix {
+            warnings.push("hostname.pflow0 counts at the next start: the collector stays".to_string());
+        }
         for port in plan.ports() {
             let name = &port.name;
             let Some(before) = self.plan.ports().find(|before| before.name == *name) else { continue };

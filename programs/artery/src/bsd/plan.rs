@@ -1,6 +1,7 @@
 //! What the files of a folder say together: switches and their ports, a router, and commands of the host.
 use super::etc::Kind;
 use super::verdict::{Judged, Note, Place, Verdict};
+use crate::ipfix::IpfixSettings;
 use crate::router::folder::FolderRouter;
 use artery_l2::command::Command;
 use artery_wire::EtherAddr;
@@ -27,6 +28,8 @@ pub(super) struct Plan {
     pub(super) pflog: Option<String>,
     /// Most bytes of that file, as it was written; empty for the default.
     pub(super) pflog_max: String,
+    /// Where states of rules with `pflow` are exported to.
+    pub(super) ipfix: Option<IpfixSettings>,
 }
 
 impl Plan {

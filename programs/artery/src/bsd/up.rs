@@ -295,6 +295,7 @@ fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> RunJob {
         time: false,
         control: options.control.settings(sockets),
         metrics: options.metrics.clone(),
+        ipfix: plan.ipfix.clone(),
         allow_replace: options.allow_replace,
         sandbox: Sandbox {
             listed: Some(options.listed_folder()),

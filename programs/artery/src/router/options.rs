@@ -1,4 +1,5 @@
 //! The options of `artery router`.
+use crate::ipfix::IpfixSettings;
 use crate::metrics::MetricsAddress;
 use crate::options::values::{
     ALWAYS, Period, address_with_port, awake_time, file_size, number, period, processor, seconds,
@@ -166,6 +167,10 @@ pub(crate) struct RouterOptions {
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE")]
     pub(super) metrics: Vec<MetricsAddress>,
+    /// Export flows of services, and states of rules with 'pflow', by IPFIX to this collector, at port 4739 if
+    /// nothing is said; then perhaps ',source=ADDR', ',domain=N' and ',active=TIME'
+    #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
+    pub(super) ipfix: Option<IpfixSettings>,
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log: LogFormat,

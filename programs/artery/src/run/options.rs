@@ -1,5 +1,6 @@
 //! The options of `artery run`.
 use crate::control_socket::{ControlSettings, PortRequest};
+use crate::ipfix::IpfixSettings;
 use crate::metrics::MetricsAddress;
 use crate::options::values::{ALWAYS, Period, awake_time, device, number, period, processor, seconds};
 use crate::options::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error};
@@ -83,6 +84,10 @@ pub(crate) struct RunOptions {
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE")]
     metrics: Vec<MetricsAddress>,
+    /// Export flows of FlowBalancers, and states of rules with 'pflow', by IPFIX to this collector, at port 4739 if
+    /// nothing is said; then perhaps ',source=ADDR', ',domain=N' and ',active=TIME'
+    #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
+    ipfix: Option<IpfixSettings>,
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log: LogFormat,
@@ -163,6 +168,7 @@ impl RunOptions {
                 ..self.control.settings(self.socket)
             },
             metrics: self.metrics,
+            ipfix: self.ipfix,
             allow_replace: self.allow_replace,
             sandbox: Sandbox::new(&self.sandbox),
             stats: self.stats.map(|period| period.every),

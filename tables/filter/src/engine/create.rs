@@ -220,6 +220,7 @@ impl Filter {
             created_ms: self.now_ms,
             moved: [moved, 0],
             interface: look.at.interface,
+            is_exported: rule.state.options.is_pflow,
             ..Cold::FREE
         };
         let mut extra = build_extra(ruling, [source, ruling.kept], also.clone(), bytes, seen, look);

@@ -46,6 +46,7 @@ impl Filter {
             moved: cold.moved,
             class: hot.timeout_kind(),
             is_sloppy: hot.has_flag(flag::SLOPPY),
+            is_exported: cold.is_exported,
             packets: view.counts.0,
             bytes: view.counts.1,
             age_ms: self.now_ms.saturating_sub(cold.created_ms),
@@ -101,10 +102,12 @@ impl Filter {
             id: state.id,
             moved: state.moved,
             interface: bound_to,
+            is_exported: state.is_exported,
         };
         let extra = self.extra_of(state, compiled.tags());
         let birth = NewState { keys: state.keys, hot, cold, extra, beside: NONE };
         let number = self.states.insert(birth).ok()?;
+        self.skip_reported(number);
         self.record_rewrites(number);
         self.records.use_by_state(record, true);
         if let Some(rule) = self.records.rule(record) {

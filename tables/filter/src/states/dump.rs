@@ -34,6 +34,8 @@ pub struct StateRecord {
     pub class: Timeout,
     /// Whether windows are not tracked.
     pub is_sloppy: bool,
+    /// Whether it is exported, as by pflow(4).
+    pub is_exported: bool,
     /// Packets of both directions.
     pub packets: [u64; 2],
     /// Bytes of both directions.
@@ -117,7 +119,8 @@ impl StateRecord {
     fn write_fields(&self, out: &mut Vec<u8>) {
         out.extend(self.id.to_be_bytes());
         out.extend(self.creator.to_be_bytes());
-        let flags = u8::from(self.wants.is_some()) << 3
+        let flags = u8::from(self.is_exported) << 4
+            | u8::from(self.wants.is_some()) << 3
             | u8::from(self.is_sloppy) << 2
             | u8::from(self.keys[0].family == Family::Inet6) << 1
             | u8::from(self.direction == Direction::Out);
@@ -315,6 +318,7 @@ fn read_state(fields: &mut Fields<'_>) -> Option<StateRecord> {
         moved: [moved, moved_back],
         class,
         is_sloppy: flags & 4 != 0,
+        is_exported: flags & 16 != 0,
         packets,
         bytes,
         age_ms,
@@ -354,6 +358,7 @@ pub(super) mod tests {
             moved: [1, 2],
             class: Timeout::TcpEstablished,
             is_sloppy: true,
+            is_exported: id == 1,
             packets: [1, 2],
             bytes: [3, 4],
             age_ms: 5,

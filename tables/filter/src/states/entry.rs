@@ -171,11 +171,20 @@ pub(crate) struct Cold {
     pub(crate) moved: [u32; 2],
     /// Where it was made.
     pub(crate) interface: Interface,
+    /// Whether it is exported, as by pflow(4).
+    pub(crate) is_exported: bool,
 }
 
 impl Cold {
-    pub(crate) const FREE: Cold =
-        Cold { packets: [0; 2], bytes: [0; 2], created_ms: 0, id: 0, moved: [0; 2], interface: Interface(0) };
+    pub(crate) const FREE: Cold = Cold {
+        packets: [0; 2],
+        bytes: [0; 2],
+        created_ms: 0,
+        id: 0,
+        moved: [0; 2],
+        interface: Interface(0),
+        is_exported: false,
+    };
 
     /// Counts packets here, where there is room for more, and what was counted lately in the
     /// other line with them.

@@ -26,7 +26,7 @@ pub enum FilterSite {
 pub fn find_unsupported(ruleset: &Ruleset, site: FilterSite) -> Vec<(SourceLocation, String)> {
     let mut found = Vec::new();
     for line in &ruleset.options {
-        found.extend(of_option(&line.option).into_iter().map(|what| (line.place.clone(), what)));
+        found.extend(of_option(&line.option, site).into_iter().map(|what| (line.place.clone(), what)));
     }
     if !ruleset.queues.is_empty() {
         found.push((SourceLocation::default(), "queues: nothing is shaped".into()));
@@ -56,10 +56,10 @@ pub fn never_matching(ruleset: &Ruleset) -> Vec<(SourceLocation, String)> {
     found
 }
 
-fn of_option(option: &SetOption) -> Vec<String> {
+fn of_option(option: &SetOption, site: FilterSite) -> Vec<String> {
     let one = |what: &str| vec![what.to_string()];
     match option {
-        SetOption::StateDefaults(options) => of_states(options),
+        SetOption::StateDefaults(options) => of_states(options, site),
         SetOption::Syncookies(Syncookies::Always | Syncookies::Adaptive(..)) => {
             one("syncookies: none are sent; 'synproxy state' in a rule shakes hands for servers")
         }
@@ -74,7 +74,7 @@ fn append_rules(ruleset: &Ruleset, site: FilterSite, found: &mut Vec<(SourceLoca
     for rule in &ruleset.rules {
         let tell = |what: &str| (rule.place.clone(), what.to_string());
         found.extend(of_rule(rule, site).map(tell));
-        found.extend(of_states(&rule.state.options).iter().map(|what| tell(what)));
+        found.extend(of_states(&rule.state.options, site).iter().map(|what| tell(what)));
         if let Action::Anchor(call) = &rule.action
             && let Some(inner) = &call.inline
         {
@@ -144,11 +144,10 @@ fn has_address(rule: &Rule, is: impl Fn(&AddressMatch) -> bool) -> bool {
     is(&rule.source.address) || is(&rule.destination.address)
 }
 
-fn of_states(options: &StateOptions) -> Vec<String> {
+fn of_states(options: &StateOptions, site: FilterSite) -> Vec<String> {
     let too_long = options.timeouts.iter().filter_map(|(timeout, seconds)| too_long(*timeout, *seconds));
-    options
-        .is_pflow
-        .then(|| "pflow: states are not exported".to_string())
+    (options.is_pflow && site == FilterSite::Switch)
+        .then(|| "pflow: states of a switch are not exported".to_string())
         .into_iter()
         .chain(too_long)
         .collect()

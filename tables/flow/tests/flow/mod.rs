@@ -1,6 +1,7 @@
 //! A table of flows from outside, in time that tests set: against a slow model, against floods, and as it
 //! grows and shrinks.
 
+mod accounts;
 mod floods;
 mod keys;
 mod model;

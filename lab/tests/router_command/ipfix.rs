@@ -1,0 +1,181 @@
+//! Flows of services as collectors of IPFIX get them: nfcapd, which nfdump reads, and nfacctd of pmacct.
+
+use super::net::PORTS;
+use super::net::{Net, Running, on_the_net, start_on};
+use crate::support::{SOON, end, until};
+use artery_lab::rig::{Host, Process, Result};
+use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// The services, and their clients and members.
+const SERVICES: [&str; 2] = ["192.0.2.1:80", "[2001:db8::1]:80"];
+const CLIENTS: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
+const MEMBERS: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
+const METRICS: &str = "127.0.0.1:9470";
+
+/// A server that reads what a client sends, and closes.
+fn serve(host: &Host, port: u16) -> Result<()> {
+    let listener = host.enter(|| TcpListener::bind(("::", port)).unwrap())?;
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    Ok(())
+}
+
+/// Sends so many bytes to an address.
+fn send(client: &Host, to: &str, bytes: usize) -> Result<()> {
+    let to: SocketAddr = to.parse().unwrap();
+    client.enter(|| {
+        let mut stream = TcpStream::connect_timeout(&to, SOON).unwrap();
+        stream.write_all(&vec![0; bytes]).unwrap();
+    })
+}
+
+/// The value of a metric of the router, 0 if it is not there.
+fn metric(router: &Host, name: &str) -> Result<u64> {
+    let text = router.enter(|| {
+        let mut stream = TcpStream::connect(METRICS)?;
+        stream.set_read_timeout(Some(SOON))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map(|_| text)
+    })?;
+    let text = text.unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Ok(value.unwrap_or(0))
+}
+
+/// Has clients of both families use a service each, and waits until that is exported.
+fn use_services(net: &Net, options: &[&str]) -> Result<()> {
+    let services = ["--nat", "--service", "192.0.2.1:80/tcp=web=10.0.2.2:8080"];
+    let services6 = ["--service", "[2001:db8::1]:80/tcp=web=[fd00:2::2]:8080", "--metrics", METRICS];
+    let router = Running::start(net, &[&services[..], &services6, options].concat())?;
+    for service in SERVICES {
+        send(&net.a, service, 50_000)?;
+    }
+    // The counts of what was lost, and a flow of each family.
+    until(2 * SOON, || Ok(metric(&net.r, "artery_ipfix_records_total")? >= 3))?;
+    assert_eq!(metric(&net.r, "artery_ipfix_lost_records_total{reason=\"queue\"}")?, 0);
+    assert!(!router.process.stderr_so_far().contains("warning"), "{}", router.process.stderr_so_far());
+    end(router.process).map(drop)
+}
+
+/// Starts a collector, which ends in order when it gets SIGTERM or SIGINT.
+fn collector(host: &Host, words: &[&str], is_ready: impl Fn(&Process) -> bool) -> Result<Process> {
+    let process = host.spawn(words.iter().copied())?;
+    until(SOON, || Ok(is_ready(&process)))?;
+    Ok(process)
+}
+
+/// Whether a host has a UDP socket at a port (proc_pid_net(5)).
+fn listens(host: &Host, port: u16) -> bool {
+    let of_port = format!(":{port:04X} ");
+    let tables = host.enter(|| {
+        ["udp", "udp6"].map(|table| {
+            std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default()
+        })
+    });
+    tables.is_ok_and(|tables| tables.iter().any(|table| table.contains(&of_port)))
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).display().to_string()
+}
+
+#[test]
+fn nfdump_reads_the_flows_of_services_from_both_families() {
+    on_the_net("command-ipfix-nfdump", |net| {
+        serve(&net.b, 8080)?;
+        let folder = TempDir::new().unwrap();
+        let flows = folder.path().display().to_string();
+        let words = ["nfcapd", "-w", &flows, "-p", "4739", "-t", "3600"];
+        let mut nfcapd = collector(&net.b, &words, |_| listens(&net.b, 4739))?;
+        use_services(net, &["--ipfix", "10.0.2.2,domain=7,active=1"])?;
+        nfcapd.stop(SOON)?;
+        let said = net.b.run(["nfdump", "-q", "-R", &flows, "-o", "json"])?.stdout;
+        let records: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+        for (n, (client, member)) in CLIENTS.iter().zip(MEMBERS).enumerate() {
+            let (source, destination) = [("src4_addr", "dst4_addr"), ("src6_addr", "dst6_addr")][n];
+            let of_client = |record: &&Value| record[source] == *client;
+            let of_client: Vec<&Value> = records.as_array().unwrap().iter().filter(of_client).collect();
+            assert!(!of_client.is_empty(), "{client}: {said}");
+            let first = of_client[0];
+            let service = ["192.0.2.1", "2001:db8::1"][n];
+            assert_eq!((&first[destination], &first["dst_port"]), (&service.into(), &80.into()), "{first}");
+            assert_eq!(first["proto"], 6, "{first}");
+            let bytes: u64 = of_client.iter().filter_map(|record| record["in_bytes"].as_u64()).sum();
+            assert!((50_000..80_000).contains(&bytes), "{bytes}: {said}");
+            assert!(said.contains(&member.to_string()) && said.contains("8080"), "translated: {said}");
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            assert!(now > Duration::from_secs(1) && first["first"].is_string(), "{first}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn pmacct_reads_the_flows_of_services_from_both_families() {
+    on_the_net("command-ipfix-pmacct", |net| {
+        serve(&net.b, 8080)?;
+        let folder = TempDir::new().unwrap();
+        let (config, output) = (path(folder.path(), "conf"), path(folder.path(), "flows"));
+        let text = format!(
+            "daemonize: false\nnfacctd_port: 2055\nnfacctd_ip: ::\nplugins: print\nprint_output: json\n\
+             print_output_file: {output}\nprint_refresh_time: 2\nprint_output_file_append: true\n\
+             aggregate: src_host, dst_host, src_port, dst_port, proto, post_nat_dst_host, post_nat_dst_port\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut nfacctd = collector(&net.b, &["nfacctd", "-f", &config], |_| listens(&net.b, 2055))?;
+        use_services(net, &["--ipfix", "[fd00:2::2]:2055,source=fd00:2::1,active=1"])?;
+        let written = || std::fs::read_to_string(&output).unwrap_or_default();
+        until(2 * SOON, || Ok(CLIENTS.iter().all(|client| written().contains(client))))?;
+        nfacctd.stop(SOON)?;
+        let said = written();
+        let records: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        for (n, (client, member)) in CLIENTS.iter().zip(MEMBERS).enumerate() {
+            let of_client: Vec<&Value> =
+                records.iter().filter(|record| record["ip_src"] == *client).collect();
+            let first = of_client.first().unwrap_or_else(|| panic!("{client}: {said}"));
+            let service = ["192.0.2.1", "2001:db8::1"][n];
+            assert_eq!((&first["ip_dst"], &first["port_dst"]), (&service.into(), &80.into()), "{first}");
+            assert_eq!(first["ip_proto"], "tcp", "{first}");
+            assert_eq!(
+                (&first["post_nat_ip_dst"], &first["post_nat_port_dst"]),
+                (&member.into(), &8080.into()),
+                "{first}"
+            );
+            let bytes: u64 = of_client.iter().filter_map(|record| record["bytes"].as_u64()).sum();
+            assert!((50_000..80_000).contains(&bytes), "{bytes}: {said}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_collector_that_is_not_there_costs_records_and_wrong_ones_are_refused() {
+    on_the_net("command-ipfix-dead", |net| {
+        serve(&net.b, 8080)?;
+        // There is no route to it without a default route, and no one at the other.
+        use_services(net, &["--ipfix", "10.0.2.9:4739,active=1"])?;
+        for (wrong, what) in [
+            ("collector", "write an address"),
+            ("10.0.2.2:99999", "write an address"),
+            ("10.0.2.2,idle=5", "unknown 'idle=5'"),
+            ("10.0.2.2,source=fd00:2::1", "differ in family"),
+        ] {
+            let mut router = start_on(&net.r, &[&PORTS[..], &["--ipfix", wrong]].concat())?;
+            let output = router.process.wait(SOON)?;
+            assert!(!output.succeeded() && output.stderr.contains(what), "{wrong}: {}", output.stderr);
+        }
+        let mut router = start_on(&net.r, &[&PORTS[..], &["--ipfix", "10.0.2.2,source=10.99.0.1"]].concat())?;
+        let output = router.process.wait(SOON)?;
+        assert!(output.stderr.contains("can't export flows from 10.99.0.1"), "{}", output.stderr);
+        Ok(())
+    });
+}
