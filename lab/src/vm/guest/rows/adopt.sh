@@ -8,7 +8,10 @@ handful=10
 row_programs() {
     [ -n "$adopt_tests" ] || skip "no test program of artery-adopt: run make vm"
     [ -x "$adopt_tests" ] || fail "$adopt_tests is no program"
-    if ! ARTERY_QUICK=1 ARTERY_RIG=required timeout 550 $adopt_tests fast::tests --test-threads 2 >$work/tests.log 2>&1; then
+    # 5.10 ends in an oops under emulation where two processors try programs at once: one runs the jump to them
+    # (bpf_dispatcher_xdp_func) while the other writes it.
+    case $(uname -r) in 5.10.*) threads=1 ;; *) threads=2 ;; esac
+    if ! ARTERY_QUICK=1 ARTERY_RIG=required timeout 550 $adopt_tests fast::tests --test-threads $threads >$work/tests.log 2>&1; then
         refusal=$(grep -B 1 -m 1 '^processed' $work/tests.log | head -n 1)
         fail "${refusal:-$(tail -n 1 $work/tests.log)}"
     fi
@@ -83,7 +86,7 @@ row_adopt_xdp() {
     [ "$driver" != virtio_net ] || fail "refused: $(tail -n 1 $work/adopt.log)"
     wait "$(pid adopt)" || status=$?
     [ "${status:-0}" = 1 ] || fail "a refusal with status ${status:-0}, not 1"
-    if grep -q -e 'by XDP' -e "$started" $work/adopt.log; then fail "a success is told before the refusal"; fi
+    if grep -q -e ': by XDP' -e "$started" $work/adopt.log; then fail "a success is told before the refusal"; fi
     grep -q -e '--path' $work/adopt.log || fail "the refusal has no remedy: $(tail -n 1 $work/adopt.log)"
     pass "refused, with the remedy"
 }
@@ -113,7 +116,10 @@ N
     pass "$(paths); $past packets past the rules; $share"
 }
 row_adopt_firewall() { firewall; }
-row_adopt_firewall_xdp() { firewall --path xdp; }
+row_adopt_firewall_xdp() {
+    [ "$driver" = virtio_net ] || skip "$driver takes tags off, or has no XDP"
+    firewall --path xdp
+}
 
 row_adopt_kill() {
     start_adopt eth1 eth2
@@ -163,6 +169,10 @@ row_adopt_jumbo() {
     ip -n a link set eth0 mtu 9000
     ip -n b link set eth0 mtu 9000
     for port in eth1 eth2; do ip link set $port mtu 9000; done
+    # What a card or its emulation does not carry by the kernel alone can't be tried.
+    until_answers a 10.0.2.2
+    got=$(answers a 10.0.2.2 20 -s 8900)
+    [ "${got:-0}" -gt 0 ] || skip "$driver carries no frames of 8,900 bytes here by the kernel alone"
     start_adopt eth1 eth2
     for address in 10.0.2.2 2001:db8:2::2; do
         until_answers a $address adopt
