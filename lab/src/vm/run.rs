@@ -7,7 +7,8 @@ use super::qemu::{self, LOG};
 use super::{Machine, tool, wires};
 use crate::output::progress;
 use crate::rig::{Host, Process, Rig};
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -35,6 +36,22 @@ pub struct Outcome {
 const PAUSE: Duration = Duration::from_millis(20);
 /// Lines of the kernel's log in an error.
 const LOG_LINES: usize = 20;
+
+/// A machine ended since a processor met a breakpoint that is none: while the kernel changes its own code it
+/// puts one there, and QEMU (7.2) now and then runs it after the other processor has overwritten it.
+#[derive(Debug)]
+pub(super) struct StaleCode(String);
+
+/// What the kernel says then.
+const STALE_CODE: &str = "int3: 0000 [#1]";
+
+impl fmt::Display for StaleCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StaleCode {}
 
 impl Machine {
     /// Boots, runs a script of `sh` as root, and waits for its end.
@@ -123,7 +140,9 @@ impl Running<'_> {
             }
             // It may have ended between the two questions.
             if !is_running && self.status()?.is_none() {
-                bail!("the machine ended before its script{}", self.told());
+                let told = format!("the machine ended before its script{}", self.told());
+                let has_stale_code = folder.text(folder.path().join(LOG)).contains(STALE_CODE);
+                return Err(if has_stale_code { StaleCode(told).into() } else { anyhow!(told) });
             }
             if self.started.elapsed() > self.booting.machine.limit {
                 let limit = self.booting.machine.limit.as_secs();

@@ -2,6 +2,7 @@
 
 use super::matrix::{self, Plan};
 use super::rows::{Collector, Row, Verdict, report, totals};
+use super::run::StaleCode;
 use super::{Kernel, cache, fetch, qemu, tool};
 use crate::machine::Machine as Host;
 use crate::output::{print, progress};
@@ -45,6 +46,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     tried.finish(options)
 }
 
+/// How many machines are booted for the same rows, where the emulator is at fault.
+const MOST_MACHINES: usize = 3;
+
 /// What has been tried so far.
 #[derive(Default)]
 struct Tried {
@@ -60,37 +64,57 @@ impl Tried {
         if let Err(why) = self.kernel(&plan.machine.kernel) {
             return self.skip(plan, &why);
         }
+        let mut left = plan.clone();
+        for _ in 0..MOST_MACHINES {
+            match self.run_machine(&left) {
+                Ok(()) => return,
+                Err(error) if is_skip(&error) => return self.skip(&left, &format!("{error:#}")),
+                Err(error) => {
+                    progress(&format!("vm: {}: {error:#}", plan.name_of("")));
+                    self.details += &format!("{}\n{error:#}\n", plan.name_of(""));
+                    left.rows.retain(|row| self.rows.iter().all(|tried| tried.name != plan.name_of(row)));
+                    if error.downcast_ref::<StaleCode>().is_none() {
+                        let why = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
+                        return self.miss(&left, &why);
+                    }
+                }
+            }
+            progress(
+                "vm: the emulator ran code that the kernel had changed: another machine for the rows left",
+            );
+        }
+        self.miss(&left, "the emulator ran code that the kernel had changed, in each of several machines");
+    }
+
+    /// Runs rows in one machine, and notes what it reports. At its end, rows that it left out have failed.
+    fn run_machine(&mut self, plan: &Plan) -> anyhow::Result<()> {
         let mut collector = Collector::new(|row: &str| plan.name_of(row), |row: &Row| print(&row.line()));
         let mut said = vec![];
         let outcome = plan.machine.run_and_show(&plan.script(), &mut collector, &mut said);
         let said = String::from_utf8_lossy(&said).into_owned();
-        let rows = collector.rows;
         if !said.trim().is_empty() {
             progress(said.trim_end());
             self.details += &format!("{}\n{said}\n", plan.name_of(""));
         }
-        let why = match outcome {
-            Ok(outcome) => {
-                progress(&format!(
-                    "vm: {}, Linux {}, booted in {:.1} s",
-                    plan.machine.nic,
-                    outcome.release,
-                    outcome.boot.as_secs_f64()
-                ));
-                "the machine went on without it".to_owned()
-            }
-            Err(error) if is_skip(&error) => return self.skip(plan, &format!("{error:#}")),
-            Err(error) => {
-                progress(&format!("vm: {}: {error:#}", plan.name_of("")));
-                self.details += &format!("{}\n{error:#}\n", plan.name_of(""));
-                format!("{error:#}").lines().next().unwrap_or_default().to_owned()
-            }
-        };
-        let is_there = |name: &String| rows.iter().any(|row| row.name == *name);
+        self.rows.extend(collector.rows);
+        let outcome = outcome?;
+        progress(&format!(
+            "vm: {}, Linux {}, booted in {:.1} s",
+            plan.machine.nic,
+            outcome.release,
+            outcome.boot.as_secs_f64()
+        ));
+        self.miss(plan, "the machine went on without it");
+        Ok(())
+    }
+
+    /// Notes rows of a plan that no machine has reported.
+    fn miss(&mut self, plan: &Plan, why: &str) {
+        let is_there = |name: &String| self.rows.iter().any(|row| row.name == *name);
         let missing = plan.rows.iter().map(|row| plan.name_of(row)).filter(|name| !is_there(name));
-        let missing: Vec<Row> = missing.map(|name| Row::missing(name, &why)).collect();
+        let missing: Vec<Row> = missing.map(|name| Row::missing(name, why)).collect();
         missing.iter().for_each(|row| progress(&row.line()));
-        self.rows.extend(rows.into_iter().chain(missing));
+        self.rows.extend(missing);
     }
 
     /// Has the newest kernel ready, or says why that can't be.

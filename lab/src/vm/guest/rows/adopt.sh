@@ -189,7 +189,7 @@ row_adopt_jumbo() {
 # what differs each time: the identification, the flow label, the source port, and checksums of those.
 carry() {
     for host in a b; do
-        ip netns exec $host tcpdump --immediate-mode -U -n -s 0 -Q in -i eth0 -w $work/$1.$host.pcap \
+        ip netns exec $host tcpdump --immediate-mode -B 32768 -U -n -s 9216 -Q in -i eth0 -w $work/$1.$host.pcap \
             '(udp and dst port 7002) or (vlan and udp and dst port 7002)' 2>$work/tcpdump.$host &
         echo $! >$work/tcpdump.$host.pid
         until grep -q 'listening on' $work/tcpdump.$host; do sleep 0.1; done
