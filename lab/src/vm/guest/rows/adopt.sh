@@ -242,7 +242,7 @@ row_adopt_multi_buffer() {
     by_kernel=$(($(ipv4_by_kernel) + $(ipv6_by_kernel) - before4 - before6))
     for host in a b; do
         diff $work/kernel.$host $work/adopted.$host >$work/diff ||
-            { cut -c 1-160 $work/diff | head -n 20; fail "what $host gets differs from what the kernel sends"; }
+            { cut -c 1-160 $work/diff | head -n 20; fail "what $host gets differs from what the kernel sends ($(grep dropped $work/tcpdump.$host))"; }
         frames=$(grep -c 'UDP' $work/adopted.$host)
         [ $host = b ] && wanted=32 || wanted=16
         [ $frames = $wanted ] || fail "$host gets $frames of $wanted datagrams"
