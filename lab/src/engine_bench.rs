@@ -3,12 +3,12 @@
 //! Rivals run as processes, in turn with ours, on texts that differ in nothing. A process's rate is taken
 //! from two runs with different numbers of packets, so that its start costs nothing. FastClick is looked for
 //! in `$FASTCLICK`, DPDK's testpmd on the path; what is missing is left out and said.
-use crate::machine::Machine;
-use crate::output::{print, progress};
-use crate::program::{artery, checked, tool};
 use crate::results::{Manner, Measurement, Table, json_lines, number};
 use anyhow::{Context as _, bail, ensure};
 use artery_engine::{RouterSettings, Sink};
+use artery_rig::console::{print, progress};
+use artery_rig::machine::Machine;
+use artery_rig::program::{artery, checked, tool};
 use artery_wire::build::{ether, ip4};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

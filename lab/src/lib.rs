@@ -1,4 +1,4 @@
-//! Test rig, baselines that exist to be measured against, experiments; the program `artery-bench`.
+//! Baselines that exist to be measured against, experiments; the program `artery-bench`.
 #![deny(unsafe_code)]
 
 #[forbid(unsafe_code)]
@@ -7,8 +7,6 @@ pub mod adopt;
 pub mod cachegrind;
 #[forbid(unsafe_code)]
 pub mod cases;
-#[forbid(unsafe_code)]
-pub mod conf;
 pub mod engine_bench;
 #[forbid(unsafe_code)]
 pub mod fib;
@@ -21,24 +19,14 @@ pub mod fpm;
 #[forbid(unsafe_code)]
 pub mod latency;
 #[forbid(unsafe_code)]
-pub mod machine;
-#[forbid(unsafe_code)]
-pub mod output;
-#[forbid(unsafe_code)]
 pub mod papers;
 #[allow(unsafe_code)]
 pub mod perf;
-#[forbid(unsafe_code)]
-pub mod program;
 #[forbid(unsafe_code)]
 pub mod refuse;
 #[forbid(unsafe_code)]
 pub mod results;
 #[forbid(unsafe_code)]
-pub mod rig;
-#[forbid(unsafe_code)]
 pub mod soak;
-#[forbid(unsafe_code)]
-pub mod vm;
 #[forbid(unsafe_code)]
 pub mod wire;

@@ -3,7 +3,8 @@
 
 use artery_lab::papers::{self, Paper, Papers, click1999, freebsd2009, misses2008, veb2021};
 use artery_lab::results::{Delivery, Manner};
-use artery_lab::{adopt, engine_bench, fib, flows, forward, fpm, latency, output, refuse, soak, vm, wire};
+use artery_lab::{adopt, engine_bench, fib, flows, forward, fpm, latency, refuse, soak, wire};
+use artery_rig::{console, vm};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -155,7 +156,7 @@ const KILLED_BY_SIGPIPE: u8 = 128 + 13;
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(status) => status,
-        Err(error) if output::is_unread(&error) => ExitCode::from(KILLED_BY_SIGPIPE),
+        Err(error) if console::is_unread(&error) => ExitCode::from(KILLED_BY_SIGPIPE),
         Err(error) => {
             eprintln!("artery-bench: {error:#}");
             ExitCode::FAILURE

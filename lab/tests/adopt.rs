@@ -3,8 +3,8 @@
 
 use crate::support::SOON;
 use crate::support::adopting::{Net, by_kernel, echoes, forwarded, on_the_net, until};
-use artery_lab::program::artery;
-use artery_lab::rig::{Process, Result};
+use artery_rig::program::artery;
+use artery_rig::{Process, Result};
 
 const FAR: [&str; 2] = ["10.0.2.2", "2001:db8:2::2"];
 

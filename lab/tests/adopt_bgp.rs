@@ -4,7 +4,7 @@
 use crate::support::SOON;
 use crate::support::adopting::{Fan, by_kernel, until, with_gateways};
 use crate::support::daemons::Daemons;
-use artery_lab::rig::{Host, Result};
+use artery_rig::{Host, Result};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,8 +4,8 @@
 //! Hosts are addresses of this test's own behind members, so that they can move, be silent, and stay.
 use crate::support::SOON;
 use crate::support::adopting::{by_kernel, forwarded, until};
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Endpoint, Host, Process, Result, Rig};
+use artery_rig::program::artery;
+use artery_rig::{Endpoint, Host, Process, Result, Rig};
 use artery_wire::EtherType;
 use artery_wire::build::{ether, ip4};
 use std::collections::BTreeSet;
@@ -101,17 +101,17 @@ fn both_directions_go_past_the_kernel(rig: &Rig, path: &str) -> Result<()> {
 
 #[test]
 fn both_directions_of_a_bridge_go_past_the_kernel_by_tc() {
-    rig::test("adopt-bridge-tc", |rig| both_directions_go_past_the_kernel(rig, "tc"));
+    artery_rig::test("adopt-bridge-tc", |rig| both_directions_go_past_the_kernel(rig, "tc"));
 }
 
 #[test]
 fn both_directions_of_a_bridge_go_past_the_kernel_by_xdp() {
-    rig::test("adopt-bridge-xdp", |rig| both_directions_go_past_the_kernel(rig, "xdp"));
+    artery_rig::test("adopt-bridge-xdp", |rig| both_directions_go_past_the_kernel(rig, "xdp"));
 }
 
 #[test]
 fn members_come_and_go_and_what_keeps_a_bridge_is_told() {
-    rig::test("adopt-bridge-members", |rig| {
+    artery_rig::test("adopt-bridge-members", |rig| {
         let home = Home::make(rig, "")?;
         let mut adopted = home.adopt("tc", &["br0", "eth2"])?;
         home.warm_up()?;
@@ -151,7 +151,7 @@ fn members_come_and_go_and_what_keeps_a_bridge_is_told() {
 
 #[test]
 fn a_dry_run_names_the_members_and_what_keeps_them() {
-    rig::test("adopt-bridge-dry", |rig| {
+    artery_rig::test("adopt-bridge-dry", |rig| {
         let home = Home::make(rig, "")?;
         // A member that has just come up is set to forwarding once more, and so are others but disabled ones.
         home.warm_up()?;
@@ -376,17 +376,17 @@ fn brief(arrived: &BTreeSet<(usize, Vec<u8>)>) -> Vec<String> {
 
 #[test]
 fn beside_the_kernel_alone_bridges_do_the_same_by_tc() {
-    rig::test("adopt-bridge-diff-tc", |rig| what_comes_out_is_the_same(rig, "tc"));
+    artery_rig::test("adopt-bridge-diff-tc", |rig| what_comes_out_is_the_same(rig, "tc"));
 }
 
 #[test]
 fn beside_the_kernel_alone_bridges_do_the_same_by_xdp() {
-    rig::test("adopt-bridge-diff-xdp", |rig| what_comes_out_is_the_same(rig, "xdp"));
+    artery_rig::test("adopt-bridge-diff-xdp", |rig| what_comes_out_is_the_same(rig, "xdp"));
 }
 
 #[test]
 fn an_idle_station_ages_and_an_active_one_does_not() {
-    rig::test("adopt-bridge-ageing", |rig| {
+    artery_rig::test("adopt-bridge-ageing", |rig| {
         let mut side = Side::make(rig, "", Some("tc"))?;
         // Eight seconds; the kernel looks for old entries as they become due.
         side.home.r.run(["ip", "link", "set", "br0", "type", "bridge", "ageing_time", "800"])?;

@@ -10,8 +10,8 @@ mod tables;
 
 use crate::support::adopting::Net;
 use crate::support::{SOON, end};
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Process, Result, Rig};
+use artery_rig::program::artery;
+use artery_rig::{Process, Result, Rig};
 use flow::Flow;
 use rules::{Random, Rules};
 use std::collections::{BTreeSet, HashMap};
@@ -218,7 +218,7 @@ fn play(sides: &mut [Side; 2], seed: u64) -> Result<()> {
 fn what_comes_out_of_random_rules_comes_out_without_adopt_and_the_other_way_round() {
     let is_long = std::env::var_os("ARTERY_LONG").is_some();
     let first: u64 = std::env::var("ARTERY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    rig::test("adopt-differential", |rig| {
+    artery_rig::test("adopt-differential", |rig| {
         let mut sides = [Side::make(rig, "", true)?, Side::make(rig, "k", false)?];
         let count = if is_long { MANY_SCENARIOS } else { SCENARIOS };
         for seed in first..first + count {

@@ -4,8 +4,8 @@
 use crate::support::SOON;
 use crate::support::adopting::{Net, on_the_net};
 use artery_adopt::blockers::{self, Blocker, BlockerWatch};
-use artery_lab::program::artery;
-use artery_lab::rig::{Host, Result};
+use artery_rig::program::artery;
+use artery_rig::{Host, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use std::time::Instant;

@@ -4,8 +4,8 @@
 use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net};
 use crate::support::connections::{Connection, Datagrams, flush_connections, until, until_fast};
 use crate::support::{SOON, end};
-use artery_lab::program::artery;
-use artery_lab::rig::{Process, Result};
+use artery_rig::program::artery;
+use artery_rig::{Process, Result};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;

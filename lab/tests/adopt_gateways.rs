@@ -3,7 +3,7 @@
 
 use crate::support::SOON;
 use crate::support::adopting::{Fan, by_kernel, forwarded, until, with_gateways};
-use artery_lab::rig::{Process, Result, RigError, Skip};
+use artery_rig::{Process, Result, RigError, Skip};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 

@@ -3,8 +3,8 @@
 
 use crate::support::SOON;
 use crate::support::adopting::{Net, by_kernel, on_the_net, until};
-use artery_lab::program::artery;
-use artery_lab::rig::{Host, Process, Result, Signal};
+use artery_rig::program::artery;
+use artery_rig::{Host, Process, Result, Signal};
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

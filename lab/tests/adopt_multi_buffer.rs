@@ -3,8 +3,8 @@
 
 use crate::support::adopting::{Net, by_kernel, on_the_net};
 use crate::support::{SOON, until};
-use artery_lab::program::artery;
-use artery_lab::rig::{Frame, Host, Process, Result, RigError, Skip};
+use artery_rig::program::artery;
+use artery_rig::{Frame, Host, Process, Result, RigError, Skip};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 
 use crate::support::adopting::{Net, on_the_net};
 use crate::support::until;
-use artery_lab::program::artery;
-use artery_lab::rig::{Process, Result};
+use artery_rig::program::artery;
+use artery_rig::{Process, Result};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -141,7 +141,7 @@ fn programs_forward_while_a_large_table_is_read_again() {
 }
 
 /// The words of an `artery` command that asks a program at `socket`.
-fn artery_at(net: &Net, words: &[&str], socket: &Path) -> Result<artery_lab::rig::Command> {
+fn artery_at(net: &Net, words: &[&str], socket: &Path) -> Result<artery_rig::Command> {
     Ok(net.r.command([artery()?]).args(words).arg("-u").arg(socket))
 }
 
@@ -270,7 +270,7 @@ fn who_may_not_use_programs_is_refused_in_a_line() {
 
 #[test]
 fn the_units_for_systemd_are_sound() {
-    let Some(analyze) = artery_lab::program::tool("systemd-analyze") else {
+    let Some(analyze) = artery_rig::program::tool("systemd-analyze") else {
         println!("skipped: no systemd-analyze: the check of the units in packaging/");
         return;
     };

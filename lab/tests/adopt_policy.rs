@@ -3,8 +3,8 @@
 
 use crate::support::adopting::{Net, echoes, on_the_net};
 use crate::support::{SOON, end};
-use artery_lab::program::artery;
-use artery_lab::rig::{Process, Result};
+use artery_rig::program::artery;
+use artery_rig::{Process, Result};
 use std::time::Instant;
 
 /// Said whenever nothing keeps traffic in the kernel any more.

@@ -2,8 +2,8 @@
 
 use crate::support::adopting::{Net, forwarded, on_the_net};
 use crate::support::{SOON, until};
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Process, Result, Signal, Skip};
+use artery_rig::program::artery;
+use artery_rig::{Host, Process, Result, Signal, Skip};
 use std::path::Path;
 use std::time::Duration;
 
@@ -239,7 +239,7 @@ fn ports_without_ethernet_headers_are_left_to_the_kernel_and_told_so() {
 
 #[test]
 fn a_port_that_comes_back_is_adopted_again() {
-    rig::test("adopt-returns", |rig| {
+    artery_rig::test("adopt-returns", |rig| {
         let net = Net::make(rig)?;
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("control");
@@ -355,7 +355,7 @@ struct Behind {
 
 /// A router with a port of each kind that this kernel has, and a host behind each.
 fn with_all_kinds(label: &str, body: impl FnOnce(&Host, &[Behind]) -> Result<()>) {
-    rig::test(label, |rig| {
+    artery_rig::test(label, |rig| {
         let r = rig.host("r")?;
         r.forwarding(true)?;
         let vlan = r.command(["ip", "link", "add", "link", "lo", "name", "try", "type", "vlan", "id", "9"]);

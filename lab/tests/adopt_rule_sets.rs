@@ -7,8 +7,8 @@
 use crate::support::adopting::{Net, by_kernel, on_the_net};
 use crate::support::connections::{Connection, Datagrams, until, until_fast};
 use crate::support::{SOON, end};
-use artery_lab::program::artery;
-use artery_lab::rig::{Process, Result, Skip};
+use artery_rig::program::artery;
+use artery_rig::{Process, Result, Skip};
 use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

@@ -3,8 +3,8 @@
 
 use crate::support::SOON;
 use crate::support::adopting::{Fan, until, with_gateways};
-use artery_lab::program::artery;
-use artery_lab::rig::{Process, Result};
+use artery_rig::program::artery;
+use artery_rig::{Process, Result};
 use std::net::{Ipv6Addr, UdpSocket};
 
 /// One is of the prefix that a route is for.

@@ -3,8 +3,8 @@
 
 use crate::support::SOON;
 use crate::support::adopting::{Net, forwarded, on_the_net};
-use artery_lab::program::artery;
-use artery_lab::rig::{Capture, Result};
+use artery_rig::program::artery;
+use artery_rig::{Capture, Result};
 use artery_wire::build::{ether, ip4, ip6};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

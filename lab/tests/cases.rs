@@ -5,8 +5,8 @@
 //! the files. Files with `long:` need `ARTERY_LONG=1`, or to be named.
 
 use artery_lab::cases::{CaseFile, Outcome, run_file};
-use artery_lab::rig::RigError;
-use artery_lab::{program, rig};
+use artery_rig::RigError;
+use artery_rig::program;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -76,7 +76,7 @@ fn run_one(path: &Path) -> Vec<String> {
     let begin = Instant::now();
     let result = Mutex::new(Outcome::default());
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        rig::test(&name, |_| {
+        artery_rig::test(&name, |_| {
             let outcome = run_file(&read(path), is_set("UPDATE_EXPECT"))?;
             *result.lock().unwrap() = outcome;
             Ok::<(), RigError>(())

@@ -1,8 +1,8 @@
 //! The configurations in `conf/` are what they are said to be.
 
 use artery_engine::{RouterSettings, Sink, names::Names};
-use artery_lab::conf;
-use artery_lab::program::checked;
+use artery_rig::conf;
+use artery_rig::program::checked;
 use std::path::Path;
 
 /// Puts a device that is on every machine in the place of those that a configuration names.

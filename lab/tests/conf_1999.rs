@@ -5,8 +5,8 @@ use artery_engine::{RouterSettings, Time};
 use artery_lab::papers::click1999::{
     self, DARKSTAR, INTERFACE, Neighbors, Segment, TSB, TestStation, Verdict, ZEUS,
 };
-use artery_lab::program::{artery, checked};
-use artery_lab::rig::{self, Frame, Result, Rig};
+use artery_rig::program::{artery, checked};
+use artery_rig::{Frame, Result, Rig};
 use artery_wire::build::{arp_request, ether, icmp_echo};
 use artery_wire::{Ethernet, Ipv4};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(5);
 
 /// A test on the segment. Whether the program is there is asked first: making hosts takes time.
 fn on_the_segment(label: &str, body: impl FnOnce(&Segment) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    artery_rig::test(label, |rig: &Rig| {
         artery()?;
         body(&Segment::new(rig)?)
     });
@@ -85,7 +85,7 @@ fn a_packet_waits_until_its_neighbor_has_answered() {
         // A router without neighbor entries: neither host has sent anything yet.
         let tsb = segment.tsb.capture_with("eth0", &["arp", "or", "tcp"])?;
         let device = format!("eth0={INTERFACE}");
-        let words = ["run", "-e", artery_lab::conf::CLICK_1999, "--device", &device];
+        let words = ["run", "-e", artery_rig::conf::CLICK_1999, "--device", &device];
         let mut router = segment.darkstar.command([artery()?]).args(words).spawn()?;
         // It says nothing when it starts, so packets are sent until one is there.
         let held = click1999::segment(&ZEUS, &TSB, 64);

@@ -2,7 +2,7 @@
 //! should, and neither a vanished interface nor a replaced configuration harms.
 
 use crate::support::{FAR, Router, SOON, end_by, start, wire, with_hosts};
-use artery_lab::rig::{Host, Process, Result, RigError, Signal};
+use artery_rig::{Host, Process, Result, RigError, Signal};
 use std::time::Instant;
 
 /// The router's output, except the lines that name its receive method and the signal that ends it.
@@ -30,7 +30,7 @@ fn top_and_ports_tell_how_long_frames_waited() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("control").display().to_string();
         let router = start(&hosts.r, &wire("LINUX"), &["-u", &socket])?;
-        let artery = artery_lab::program::artery()?;
+        let artery = artery_rig::program::artery()?;
         let ask = |words: &[&str]| {
             Ok::<_, RigError>(hosts.r.command([&artery]).args(words).args(["-u", &socket]).run()?.stdout)
         };

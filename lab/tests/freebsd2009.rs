@@ -1,7 +1,7 @@
 //! Runs of the experiment of 2009, as the program carries them out.
 
 use artery_lab::papers::freebsd2009::{EngineName, shared_writes};
-use artery_lab::program;
+use artery_rig::program;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;

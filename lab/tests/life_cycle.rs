@@ -4,7 +4,7 @@
 use crate::support::{
     FAR, Hosts, METHODS, Router, SOON, assert_confined, end, spawn, until_answered, wire, with_hosts,
 };
-use artery_lab::rig::{self, Host, Process, Result, Signal, Traffic};
+use artery_rig::{Host, Process, Result, Signal, Traffic};
 use std::time::{Duration, Instant};
 
 /// Starts a router on `r` that passes all that arrives on one side to the other, and waits until it does.
@@ -69,7 +69,8 @@ fn tcpdump_on_both_sides_sees_the_same_and_kernels_find_every_checksum_right() {
             let right = hosts.b.capture_with("eth0", &icmp("in"))?;
             assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01", "-s", "900"])?.received, 20);
             let (sent, arrived) = (left.wait_for(20, SOON)?, right.wait_for(20, SOON)?);
-            let bytes = |frames: Vec<rig::Frame>| frames.into_iter().map(|f| f.bytes).collect::<Vec<_>>();
+            let bytes =
+                |frames: Vec<artery_rig::Frame>| frames.into_iter().map(|f| f.bytes).collect::<Vec<_>>();
             assert_eq!(bytes(sent), bytes(arrived), "{method}");
             // Programs in the kernel get no frames longer than theirs.
             if method != "XDP_GENERIC" {

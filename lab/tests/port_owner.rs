@@ -1,8 +1,8 @@
 //! One process at a time forwards by an interface, whatever command it was started by; those that only look
 //! don't count.
 use crate::support::{FAR, Hosts, Router, SOON, end, start, until, until_answered, wire, with_hosts};
-use artery_lab::program::artery;
-use artery_lab::rig::{CommandOutput, Host, Process, Result, Signal};
+use artery_rig::program::artery;
+use artery_rig::{CommandOutput, Host, Process, Result, Signal};
 use tempfile::TempDir;
 
 /// Commands that forward between both ports of `r`, beside `artery run`.

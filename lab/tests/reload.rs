@@ -2,8 +2,8 @@
 //! mistakes the running configuration stays. It reopens log files, and notifies a service manager.
 
 use crate::support::{FAR, SOON, end, until, until_answered, wire, with_hosts};
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Command, Host, Process, Result, Rig, Signal, Traffic, TrafficReport};
+use artery_rig::program::artery;
+use artery_rig::{Command, Host, Process, Result, Rig, Signal, Traffic, TrafficReport};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn reload_under_traffic(
             times += 1;
         }
         let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-        Ok::<_, rig::RigError>((report, times))
+        Ok::<_, artery_rig::RigError>((report, times))
     })?;
     assert!(times >= 2, "{times} reloads");
     assert_eq!((report.sent, report.refused, report.overrun), (4000, 0, 0), "{report}");
@@ -91,7 +91,7 @@ fn a_router_reads_its_file_again_with_or_without_r_and_loses_nothing() {
 
 #[test]
 fn a_router_reads_its_tables_again() {
-    rig::test("reload-router", |rig: &Rig| {
+    artery_rig::test("reload-router", |rig: &Rig| {
         let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
         rig.link(&a, "eth0", &r, "eth0")?;
         rig.link(&b, "eth0", &r, "eth1")?;
@@ -106,7 +106,7 @@ fn a_router_reads_its_tables_again() {
         let command = command.arg(format!("{}=10.0.2.2", table.display()));
         let mut router = command.arg("-u").arg(&socket).spawn()?;
         until_answered(&a, "192.0.2.1", &mut router)?;
-        let answers = |address: &str| Ok::<_, rig::RigError>(a.ping(address, 2)?.received);
+        let answers = |address: &str| Ok::<_, artery_rig::RigError>(a.ping(address, 2)?.received);
         let until_both_answer =
             || until(SOON, || Ok(answers("192.0.2.1")? == 2 && answers("198.51.100.1")? == 2));
         assert_eq!(answers("198.51.100.1")?, 0);
@@ -160,8 +160,9 @@ impl Switch {
         }
         // The kernel takes up to a second to say so of a link that has just come up, and a
         // switch believes the kernel.
-        let is_up =
-            |n| Ok::<_, rig::RigError>(s.run(["ip", "link", "show", n])?.stdout.contains(" state UP "));
+        let is_up = |n| {
+            Ok::<_, artery_rig::RigError>(s.run(["ip", "link", "show", n])?.stdout.contains(" state UP "))
+        };
         until(SOON, || Ok(is_up("eth0")? && is_up("eth1")? && is_up("eth2")?))?;
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("etc")).unwrap();
@@ -206,7 +207,7 @@ impl Switch {
 
 #[test]
 fn a_switch_reads_its_folder_again_and_keeps_states_and_tables() {
-    rig::test("reload-up", |rig: &Rig| {
+    artery_rig::test("reload-up", |rig: &Rig| {
         let net = Switch::new(rig)?;
         net.write("hostname.veb0", "add eth0\nadd eth1\nadd vport0\nlink1\nup\n");
         net.write("hostname.eth*", "up\n");
@@ -304,7 +305,7 @@ fn packets(path: &Path) -> usize {
 
 #[test]
 fn a_log_of_packets_is_opened_again_also_where_the_rules_are_refused() {
-    rig::test("reload-pflog", |rig: &Rig| {
+    artery_rig::test("reload-pflog", |rig: &Rig| {
         let net = Switch::new(rig)?;
         net.write("hostname.veb0", "add eth0\nadd eth1\nlink1\nup\n");
         net.write("hostname.eth*", "up\n");
@@ -369,7 +370,7 @@ impl Manager {
 
 #[test]
 fn a_service_manager_is_told_when_packets_are_forwarded_and_of_reloads() {
-    rig::test("reload-notify", |rig: &Rig| {
+    artery_rig::test("reload-notify", |rig: &Rig| {
         let net = Switch::new(rig)?;
         net.write("hostname.veb0", "add eth0\nadd eth1\nup\n");
         net.write("hostname.eth*", "up\n");

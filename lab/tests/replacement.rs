@@ -2,7 +2,7 @@
 //! or is asked to end: on real interfaces, to the last datagram.
 
 use crate::support::{FAR, Hosts, METHODS, Router, end, until_answered, wire, with_hosts};
-use artery_lab::rig::{Result, Traffic, TrafficReport};
+use artery_rig::{Result, Traffic, TrafficReport};
 
 /// Numbered datagrams in four flows from `a` to `b`, of which nothing but the router can lose any; at the
 /// same time does something that gets to know whether they are still being sent.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use artery_lab::rig::{self, Host, Result, Rig, RigError, Signal, Skip, Traffic};
+use artery_rig::{Host, Result, Rig, RigError, Signal, Skip, Traffic};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -24,7 +24,7 @@ fn pair(rig: &Rig) -> Result<(Host, Host)> {
 
 #[test]
 fn two_hosts_ping_by_both_families_at_once() {
-    rig::test("two-hosts", |rig| {
+    artery_rig::test("two-hosts", |rig| {
         let (a, _b) = pair(rig)?;
         let v4 = a.ping("10.0.0.2", 3)?;
         assert_eq!((v4.sent, v4.received, v4.errors), (3, 3, 0), "{}", v4.text);
@@ -37,7 +37,7 @@ fn two_hosts_ping_by_both_families_at_once() {
 
 #[test]
 fn a_ping_without_an_answer_is_loss_and_one_without_a_route_is_an_error() {
-    rig::test("no-answer", |rig| {
+    artery_rig::test("no-answer", |rig| {
         let (a, b) = pair(rig)?;
         b.sysctl("net.ipv4.icmp_echo_ignore_all", "1")?;
         let report = a.ping("10.0.0.2", 2)?;
@@ -50,7 +50,7 @@ fn a_ping_without_an_answer_is_loss_and_one_without_a_route_is_an_error() {
 
 #[test]
 fn three_hosts_reach_one_another_through_a_switch() {
-    rig::test("switch", |rig| {
+    artery_rig::test("switch", |rig| {
         let lan = rig.switch("lan")?;
         let hosts = ["a", "b", "c"].map(|name| rig.host(name));
         let hosts = hosts.into_iter().collect::<Result<Vec<_>>>()?;
@@ -78,7 +78,7 @@ fn three_hosts_reach_one_another_through_a_switch() {
 
 #[test]
 fn linux_forwards_once_told_and_traceroute_shows_the_hop() {
-    rig::test("router", |rig| {
+    artery_rig::test("router", |rig| {
         let line = rig.line()?;
         assert_eq!(line.a.ping("10.0.2.2", 1)?.received, 0);
         line.r.forwarding(true)?;
@@ -95,7 +95,7 @@ fn linux_forwards_once_told_and_traceroute_shows_the_hop() {
 
 #[test]
 fn iperf3_measures_tcp_and_udp() {
-    rig::test("iperf3", |rig| {
+    artery_rig::test("iperf3", |rig| {
         let (a, b) = pair(rig)?;
         let tcp = a.iperf3(&b, "10.0.0.2", &["-t", "1"])?;
         assert!(tcp.bits_per_second > 1e6 && tcp.retransmits.is_some(), "{tcp:?}");
@@ -108,7 +108,7 @@ fn iperf3_measures_tcp_and_udp() {
 
 #[test]
 fn traffic_without_loss_is_counted_exactly() {
-    rig::test("traffic", |rig| {
+    artery_rig::test("traffic", |rig| {
         let (a, b) = pair(rig)?;
         let before = b.counters("eth0")?;
         let report = Traffic::between(&a, &b, "10.0.0.2").frames(20_000).rate(40_000).flows(4).run()?;
@@ -132,7 +132,7 @@ fn traffic_without_loss_is_counted_exactly() {
 
 #[test]
 fn traffic_runs_for_a_time_and_over_ipv6() {
-    rig::test("traffic6", |rig| {
+    artery_rig::test("traffic6", |rig| {
         let (a, b) = pair(rig)?;
         let run = Traffic::between(&a, &b, "fd00::2")
             .rate(2000)
@@ -147,7 +147,7 @@ fn traffic_runs_for_a_time_and_over_ipv6() {
 
 #[test]
 fn a_frame_on_the_wire_has_the_size_asked_for() {
-    rig::test("frame-size", |rig| {
+    artery_rig::test("frame-size", |rig| {
         let (a, b) = pair(rig)?;
         for (address, size) in [("10.0.0.2", 64), ("10.0.0.2", 1514), ("fd00::2", 82)] {
             let capture = b.capture_with("eth0", &["-Q", "in", "udp"])?;
@@ -161,7 +161,7 @@ fn a_frame_on_the_wire_has_the_size_asked_for() {
 
 #[test]
 fn loss_is_reported_to_the_last_frame() {
-    rig::test("loss", |rig| {
+    artery_rig::test("loss", |rig| {
         let (a, b) = pair(rig)?;
         b.drop_one_in("eth0", 10, "meta l4proto udp")?;
         let report = Traffic::between(&a, &b, "10.0.0.2").frames(5000).rate(50_000).cold().run()?;
@@ -177,7 +177,7 @@ fn loss_is_reported_to_the_last_frame() {
 
 #[test]
 fn traffic_to_nobody_is_all_lost() {
-    rig::test("nobody", |rig| {
+    artery_rig::test("nobody", |rig| {
         let (a, b) = pair(rig)?;
         let report = Traffic::between(&a, &b, "10.0.0.9").frames(50).cold().run()?;
         assert_eq!((report.received, report.lost, report.latency.max_ns), (0, report.sent, 0), "{report}");
@@ -188,7 +188,7 @@ fn traffic_to_nobody_is_all_lost() {
 
 #[test]
 fn traffic_arrives_though_its_address_is_translated_on_the_way() {
-    rig::test("translated", |rig| {
+    artery_rig::test("translated", |rig| {
         let line = rig.line()?;
         line.r.forwarding(true)?;
         let rules = "table ip t { chain c { type nat hook prerouting priority -100; \
@@ -203,7 +203,7 @@ fn traffic_arrives_though_its_address_is_translated_on_the_way() {
 
 #[test]
 fn duplicates_are_counted_apart() {
-    rig::test("duplicates", |rig| {
+    artery_rig::test("duplicates", |rig| {
         let (a, b) = pair(rig)?;
         // What arrives at eth0 goes on, and once more through a link from b to itself.
         rig.link(&b, "out", &b, "in")?;
@@ -219,7 +219,7 @@ fn duplicates_are_counted_apart() {
 
 #[test]
 fn a_capture_holds_the_frames_and_reads_as_text() {
-    rig::test("capture", |rig| {
+    artery_rig::test("capture", |rig| {
         let (a, b) = pair(rig)?;
         let mut capture = b.capture_with("eth0", &["icmp"])?;
         a.ping_with("10.0.0.2", 2, &["-s", "100"])?;
@@ -241,7 +241,7 @@ fn a_capture_holds_the_frames_and_reads_as_text() {
 
 #[test]
 fn offloads_off_puts_whole_checksums_on_the_wire() {
-    rig::test("offloads", |rig| {
+    artery_rig::test("offloads", |rig| {
         let (a, b) = (rig.host("a")?, rig.host("b")?);
         rig.link(&a, "eth0", &b, "eth0")?.offloads(false)?;
         a.address("eth0", "10.0.0.1/24")?;
@@ -259,7 +259,7 @@ fn offloads_off_puts_whole_checksums_on_the_wire() {
 
 #[test]
 fn settings_and_questions_meet() {
-    rig::test("settings", |rig| {
+    artery_rig::test("settings", |rig| {
         let (a, b) = (rig.host("a")?, rig.host("b")?);
         rig.link(&a, "eth0", &b, "eth7")?.mtu(9000)?.mac("02:aa:bb:cc:dd:ee")?;
         assert_eq!(a.mac("eth0")?, "02:aa:bb:cc:dd:ee");
@@ -272,7 +272,7 @@ fn settings_and_questions_meet() {
         let neighbors = a.neighbors()?;
         let b_mac = b.mac("eth7")?;
         let known =
-            |n: &&rig::Neighbor| n.address.to_string() == "10.0.0.2" && n.mac.as_ref() == Some(&b_mac);
+            |n: &&artery_rig::Neighbor| n.address.to_string() == "10.0.0.2" && n.mac.as_ref() == Some(&b_mac);
         assert_eq!(neighbors.iter().filter(known).count(), 1, "{neighbors:?}");
         assert_eq!(rig.find("b")?.namespace(), b.namespace());
         Ok(())
@@ -281,7 +281,7 @@ fn settings_and_questions_meet() {
 
 #[test]
 fn a_socket_made_inside_a_host_stays_there() {
-    rig::test("enter", |rig| {
+    artery_rig::test("enter", |rig| {
         let (a, b) = pair(rig)?;
         let receiver = b.enter(|| UdpSocket::bind("10.0.0.2:7000"))?.expect("the address is b's");
         assert!(a.enter(|| UdpSocket::bind("10.0.0.2:7000"))?.is_err(), "the address is not a's");
@@ -296,7 +296,7 @@ fn a_socket_made_inside_a_host_stays_there() {
 
 #[test]
 fn a_running_program_can_be_watched_signalled_and_ends_with_its_handle() {
-    rig::test("process", |rig| {
+    artery_rig::test("process", |rig| {
         let a = rig.host("a")?;
         let mut talker =
             a.spawn(["sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.1; done"])?;
@@ -319,7 +319,7 @@ fn a_running_program_can_be_watched_signalled_and_ends_with_its_handle() {
 
 #[test]
 fn a_program_gets_its_input_environment_and_time() {
-    rig::test("command", |rig| {
+    artery_rig::test("command", |rig| {
         let a = rig.host("a")?;
         let cat =
             a.command(["sh", "-c", "cat; echo $WORD >&2"]).input("some input").env("WORD", "a word").run()?;
@@ -336,7 +336,7 @@ fn a_program_gets_its_input_environment_and_time() {
 
 #[test]
 fn a_failed_command_says_who_ran_what_and_what_it_said() {
-    rig::test("failing", |rig| {
+    artery_rig::test("failing", |rig| {
         let a = rig.host("a")?;
         let error = a.run(["sh", "-c", "echo some output; echo some trouble >&2; exit 4"]).unwrap_err();
         let message = error.to_string();
@@ -353,7 +353,7 @@ fn a_failed_command_says_who_ran_what_and_what_it_said() {
 
 #[test]
 fn wrong_use_is_told_clearly() {
-    rig::test("wrong-use", |rig| {
+    artery_rig::test("wrong-use", |rig| {
         let (a, b) = pair(rig)?;
         let says = |outcome: Result<()>, wanted: &str| {
             let message = outcome.expect_err(wanted).to_string();
@@ -390,7 +390,7 @@ fn wrong_use_is_told_clearly() {
 
 #[test]
 fn a_rig_lives_as_long_as_its_hosts_and_then_leaves_nothing() {
-    rig::test("drop", |outer| {
+    artery_rig::test("drop", |outer| {
         let rig = Rig::new("dropped")?;
         let prefix = rig.prefix().to_owned();
         assert_ne!(prefix, outer.prefix());
@@ -425,7 +425,7 @@ fn leftovers_of_a_dead_owner_are_swept_by_the_next_rig() {
     if std::env::var_os(OWNER).is_some() {
         return hold_a_rig();
     }
-    rig::test("sweep", |_| {
+    artery_rig::test("sweep", |_| {
         // Above the kernel's limit of 2^22 for process ids: no process has it.
         let leftover = "art-1073741824-1-a";
         let made = Command::new("ip").args(["netns", "add", leftover]).status();
@@ -453,7 +453,7 @@ fn owner_or_test(test: &str, signal: Signal) {
     if std::env::var_os(OWNER).is_some() {
         return hold_a_rig();
     }
-    rig::test(test, |_| {
+    artery_rig::test(test, |_| {
         let mut owner = Owner::start(test);
         assert_eq!(namespaces(&owner.prefix).len(), 2);
         assert!(owner.programs.len() == 2 && owner.programs.iter().all(|pid| is_running(pid)));
@@ -541,7 +541,7 @@ fn eventually(claim: impl Fn() -> bool) -> bool {
 
 #[test]
 fn frames_arrive_byte_for_byte_as_they_were_sent() {
-    rig::test("raw", |rig| {
+    artery_rig::test("raw", |rig| {
         let (a, b) = pair(rig)?;
         let capture = b.capture_with("eth0", &["-Q", "in", "ether", "proto", "0x88b5"])?;
         let frame = |fill: u8, length: usize| {

@@ -1,14 +1,14 @@
 //! `artery run conf/router.click` between two hosts: it forwards, answers, counts, and leaves no trace.
 
 use crate::support::SOON;
-use artery_lab::conf::ROUTER;
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Line, Process, Result, Rig, Signal};
+use artery_rig::conf::ROUTER;
+use artery_rig::program::artery;
+use artery_rig::{Line, Process, Result, Rig, Signal};
 
 const FAR: &str = "10.0.2.2";
 
 fn on_the_line(label: &str, body: impl FnOnce(&Line) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    artery_rig::test(label, |rig: &Rig| {
         artery()?;
         body(&rig.line()?)
     });

@@ -1,12 +1,12 @@
 //! A short soak: each thing that happens in an hour of `make soak` happens once.
 
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Rig};
+use artery_rig::Rig;
+use artery_rig::program::artery;
 use std::process::Command;
 
 #[test]
 fn router_and_switch_pass_a_soak_of_some_seconds() {
-    rig::test("soak", |_: &Rig| {
+    artery_rig::test("soak", |_: &Rig| {
         let soak = ["soak", "--seconds", "15", "--only", "router,switch", "--verbose"];
         let output =
             Command::new(env!("CARGO_BIN_EXE_artery-bench")).args(soak).env("ARTERY", artery()?).output();

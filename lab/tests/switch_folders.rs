@@ -3,8 +3,8 @@
 
 use crate::support::switching::{Switch, address, folder_with};
 use crate::support::{SOON, end, until};
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Result, Rig};
+use artery_rig::program::artery;
+use artery_rig::{Host, Result, Rig};
 use artery_wire::build::{ether, ip4};
 use std::path::Path;
 
@@ -15,7 +15,7 @@ struct Net {
 }
 
 fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    artery_rig::test(label, |rig: &Rig| {
         artery()?;
         let (hosts, s) = ([rig.host("a")?, rig.host("b")?], rig.host("s")?);
         for (n, host) in hosts.iter().enumerate() {

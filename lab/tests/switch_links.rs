@@ -1,8 +1,8 @@
 //! What a switch of `artery up` does about links: in a ring with the kernel's bridge, and where they go down.
 
 use crate::support::{SOON, end};
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Process, Result, Rig};
+use artery_rig::program::artery;
+use artery_rig::{Host, Process, Result, Rig};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -86,7 +86,7 @@ fn until_whole(from: &Host, to: &str) -> Result<()> {
 
 #[test]
 fn in_a_ring_with_the_kernels_bridge_one_port_is_held_back_and_a_cut_is_healed() {
-    rig::test("up-ring", |rig: &Rig| {
+    artery_rig::test("up-ring", |rig: &Rig| {
         artery()?;
         let (a, b, s, k) = (rig.host("a")?, rig.host("b")?, rig.host("s")?, rig.host("k")?);
         rig.link(&a, "eth0", &s, "eth0")?;
@@ -148,7 +148,7 @@ fn line_of<'a>(text: &'a str, what: &str) -> &'a str {
 
 #[test]
 fn frames_do_not_go_to_links_that_are_down_and_return_with_them() {
-    rig::test("up-links", |rig: &Rig| {
+    artery_rig::test("up-links", |rig: &Rig| {
         artery()?;
         let (a, b, s) = (rig.host("a")?, rig.host("b")?, rig.host("s")?);
         rig.link(&a, "eth0", &s, "eth0")?;
@@ -176,7 +176,7 @@ fn frames_do_not_go_to_links_that_are_down_and_return_with_them() {
 
 #[test]
 fn an_interface_that_is_renamed_or_made_again_stays_a_port_of_the_switch() {
-    rig::test("up-again", |rig: &Rig| {
+    artery_rig::test("up-again", |rig: &Rig| {
         artery()?;
         let (a, b, s) = (rig.host("a")?, rig.host("b")?, rig.host("s")?);
         rig.link(&a, "eth0", &s, "eth0")?;

@@ -3,8 +3,8 @@
 
 use crate::support::switching::{Switch, address, folder_with};
 use crate::support::{SOON, assert_confined, end, until};
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Result, Rig};
+use artery_rig::program::artery;
+use artery_rig::{Host, Result, Rig};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ struct Net {
 }
 
 fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    artery_rig::test(label, |rig: &Rig| {
         artery()?;
         let hosts = [rig.host("a")?, rig.host("b")?, rig.host("c")?];
         let (s, nobody) = (rig.host("s")?, rig.host("d")?);
@@ -278,8 +278,9 @@ fn with_link1_rules_hold_and_states_outlive_them() {
         let files = folder_with(&[("hostname.veb0", veb0), ("hostname.cnmac*", "up\n"), ("pf.conf", rules)]);
         let log = files.path().join("pflog").display().to_string();
         let running = start(net, files.path(), &["--map", MAP, "--pflog", &log])?;
-        let pass =
-            || Ok::<_, rig::RigError>([(0, 1), (1, 0), (2, 1)].map(|(from, to)| answers(net, from, to)));
+        let pass = || {
+            Ok::<_, artery_rig::RigError>([(0, 1), (1, 0), (2, 1)].map(|(from, to)| answers(net, from, to)))
+        };
         let [there, back, other] = pass()?;
         assert_eq!((there?, back?, other?), (2, 0, 0));
         let tcp = net.hosts[0].iperf3(&net.hosts[1], &address(1), &["-t", "1"])?;
@@ -343,7 +344,7 @@ fn without_link1_rules_hold_at_the_hosts_vport_alone() {
             ("pf.conf", rules),
         ]);
         let running = start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
-        let asks = |host: usize| Ok::<_, rig::RigError>(net.hosts[host].ping("10.0.0.9", 2)?.received);
+        let asks = |host: usize| Ok::<_, artery_rig::RigError>(net.hosts[host].ping("10.0.0.9", 2)?.received);
         assert_eq!((asks(0)?, asks(1)?), (2, 0));
         assert_eq!(
             net.s.ping(&address(1), 2)?.received,
@@ -369,7 +370,7 @@ fn rules_know_the_addresses_of_the_hosts_vport_and_follow_them() {
             ("pf.conf", rules),
         ]);
         let running = start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
-        let asks = |to: &str| Ok::<_, rig::RigError>(net.hosts[0].ping(to, 2)?.received);
+        let asks = |to: &str| Ok::<_, artery_rig::RigError>(net.hosts[0].ping(to, 2)?.received);
         assert_eq!(asks("10.0.0.9")?, 2);
         let address = |verb| ["ip", "address", verb, "10.0.0.77/24", "dev", "vport0"];
         net.s.command(address("add")).run()?;

@@ -3,14 +3,14 @@
 
 use super::programs::{Frames, KernelLookup, Sink};
 use super::{AdoptForwarder, LOOKUP_ROW};
-use crate::program;
-use crate::rig::{Host, Process, Result, Rig, RigError};
 use anyhow::{Context as _, ensure};
 use artery_adopt::Session;
 use artery_adopt::blockers;
 use artery_adopt::fast::Mode;
 use artery_device::bpf::{Attachment, Instruction};
 use artery_lpm::{Address, Prefix};
+use artery_rig::program;
+use artery_rig::{Host, Process, Result, Rig, RigError};
 use artery_wire::EtherAddr;
 use artery_wire::Random;
 use std::fmt::Write as _;

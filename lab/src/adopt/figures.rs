@@ -1,7 +1,7 @@
 //! What was measured in rounds, by row and forwarder, for reports with goals.
 
-use crate::machine::Machine;
 use crate::results::{Measurement, Summary, Table, number};
+use artery_rig::machine::Machine;
 use std::collections::BTreeMap;
 
 pub(super) struct Figures {

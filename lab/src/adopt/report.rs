@@ -2,8 +2,8 @@
 
 use super::figures::{Figures, verdict};
 use super::{AdoptForwarder, LOOKUP_ROW};
-use crate::machine::Machine;
 use crate::results::{Findings, Measurement, number};
+use artery_rig::machine::Machine;
 
 /// A row of its own.
 pub(super) const TCP: &str = "TCP over IPv4, default offloads";

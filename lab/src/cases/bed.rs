@@ -3,7 +3,7 @@
 use super::packet::{host_mac, router_mac};
 use super::side::Side;
 use super::text::{CaseFile, Who};
-use crate::rig::{Endpoint, Host, Result, Rig};
+use artery_rig::{Endpoint, Host, Result, Rig};
 use std::fmt::Write as _;
 use tempfile::TempDir;
 

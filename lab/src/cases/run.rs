@@ -5,7 +5,7 @@ use super::compare::{beyond, expected, line};
 use super::side::Side;
 use super::text::{Case, CaseFile, Round, Who};
 use super::update::Update;
-use crate::rig::{Result, Rig};
+use artery_rig::{Result, Rig};
 use std::time::{Duration, Instant};
 
 /// How long an expected packet may take.

@@ -3,8 +3,8 @@
 use super::packet::router_mac;
 use super::text::{CaseFile, Command, Counter, Line, Round, Show, Who, usual};
 use super::{compare, packet};
-use crate::program::artery;
-use crate::rig::{Endpoint, Host, Process, Result, RigError};
+use artery_rig::program::artery;
+use artery_rig::{Endpoint, Host, Process, Result, RigError};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};

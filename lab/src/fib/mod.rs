@@ -31,13 +31,13 @@ pub use traffic::Traffic;
 pub(crate) use traffic::{drawn, running_sums};
 pub use updates::{Routes, busiest};
 
-use crate::machine::Machine;
-use crate::output::progress;
 use crate::results::Delivery;
 use anyhow::{Context as _, ensure};
 use artery_lpm::load::Routes as Loaded;
 use artery_lpm::synthetic::{self, correlated_groups, random_groups};
 use artery_lpm::{Group, NO_GROUP, Prefix};
+use artery_rig::console::progress;
+use artery_rig::machine::Machine;
 use bare::Bare;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;

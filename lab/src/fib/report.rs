@@ -2,9 +2,9 @@
 use super::engine::Mode;
 use super::traffic::Traffic;
 use super::updates::interval;
-use crate::machine::Machine;
-use crate::output::print;
 use crate::results::{Chart, Summary, Table, number, write_files};
+use artery_rig::console::print;
+use artery_rig::machine::Machine;
 use serde::Serialize;
 use std::path::Path;
 

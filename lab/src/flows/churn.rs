@@ -6,8 +6,8 @@ use super::feed::Feed;
 use super::plan::Plan;
 use super::timing::by_turns;
 use super::traffic::{Distribution, Packets};
-use crate::output::progress;
 use artery_flow::Scope;
+use artery_rig::console::progress;
 
 /// Changes in a second of the packets' time.
 pub(super) const RATES: [u32; 3] = [0, 1000, 10_000];

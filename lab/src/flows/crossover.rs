@@ -5,10 +5,10 @@ use super::feed::Feed;
 use super::plan::Plan;
 use super::timing::{SLICE, by_turns, nanos};
 use super::traffic::{Distribution, Packets, Slice};
-use crate::output::progress;
 use anyhow::ensure;
 use artery_flow::{Scope, Tick};
 use artery_lpm::Group;
+use artery_rig::console::progress;
 use std::time::{Duration, Instant};
 
 /// Flows that tables have room for that are not made for all: 4 MB and 64 MB of entries.

@@ -24,8 +24,8 @@ mod traffic;
 pub use crate::results::OnFeed as Options;
 
 use crate::fib::timing::Pinned;
-use crate::machine::Machine;
-use crate::output::progress;
+use artery_rig::console::progress;
+use artery_rig::machine::Machine;
 use feed::Feed;
 use plan::Plan;
 use report::{Figures, Report};

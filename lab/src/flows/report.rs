@@ -6,9 +6,9 @@ use super::plan::Plan;
 use super::routers::Routers;
 use super::traffic::Distribution;
 use super::{churn, crossover, flood, moved, pauses, sizes};
-use crate::machine::Machine;
 use crate::results::{Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
 use artery_flow::Scope;
+use artery_rig::machine::Machine;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {

@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use crate::engine_bench::macswap_rate;
 use crate::forward::{Case, Race};
-use crate::output::progress;
+use artery_rig::console::progress;
 
 /// Flows of the routers that remember none.
 const STATELESS: [u32; 2] = [100_000, 1_000_000];

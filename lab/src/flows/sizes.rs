@@ -3,8 +3,8 @@
 use super::plan::Plan;
 use super::tables::{ACK, BATCH, Numbered, at, install, table};
 use super::timing::{SLICE, nanos};
-use crate::output::progress;
 use artery_flow::{Flow4, Flow6, FlowId, FlowLimits, FlowSettings, FlowTable};
+use artery_rig::console::progress;
 use artery_storage::{HugePages, Pages, Storage};
 use artery_wire::Random;
 use std::hint::black_box;

@@ -3,8 +3,8 @@
 use super::case::Case;
 use super::churn::Churn;
 use super::circuit::{Circuit, Run};
-use crate::program;
 use anyhow::{Context as _, bail, ensure};
+use artery_rig::program;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;

@@ -3,12 +3,12 @@
 use super::case::Case;
 use super::network::{self, name};
 use super::play::{Library, PLAY};
-use crate::program::checked_with;
 use anyhow::{Context as _, ensure};
 use artery_device::{MemoryTx, Ports, TxQueue as _, memory_pair};
 use artery_elements::CLASSES;
 use artery_engine::{Class, Classes, Handle, RouterSettings, Running, Sink};
 use artery_packet::{Batch, Pool};
+use artery_rig::program::checked_with;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 use std::thread::sleep;

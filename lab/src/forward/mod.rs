@@ -24,7 +24,7 @@ pub use child::{SUBCOMMAND, serve};
 pub(crate) use network::is_far;
 
 use crate::fib::timing::Pinned;
-use crate::machine::Machine;
+use artery_rig::machine::Machine;
 use clap::Args;
 use plan::Plan;
 use report::Report;

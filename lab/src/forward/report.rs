@@ -1,9 +1,9 @@
 //! What was measured: as a table and what was asked for, or as JSON, one measurement a line.
 
 use super::circuit::Run;
-use crate::machine::Machine;
-use crate::output::{print, progress};
 use crate::results::{Measurement, Summary, Table, json_lines, number};
+use artery_rig::console::{print, progress};
+use artery_rig::machine::Machine;
 use serde::Serialize;
 
 pub(super) struct Report {

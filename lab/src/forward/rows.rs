@@ -10,8 +10,8 @@ use super::report::Report;
 use super::rival::FastClick;
 use crate::cachegrind::{Caches, each_packet};
 use crate::engine_bench::macswap_rate;
-use crate::program::tool;
 use anyhow::Context as _;
+use artery_rig::program::tool;
 use std::time::Duration;
 
 /// The row that others are compared with.

@@ -1,9 +1,9 @@
 //! What was measured, and which promises hold.
 
 use super::{BEFORE, FORWARDERS, LOADS, quantiles};
-use crate::machine::Machine;
-use crate::output::progress;
 use crate::results::{Findings, Measurement, Summary, Table, number};
+use artery_rig::console::progress;
+use artery_rig::machine::Machine;
 use hdrhistogram::Histogram;
 
 /// A turn with more steal than this is dropped, in percent.

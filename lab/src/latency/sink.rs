@@ -4,11 +4,11 @@
 //! and wakes no process: every frame is counted, and no wakeup time is included.
 
 use crate::adopt::programs::shared_words;
-use crate::rig::STAMP;
 use crate::wire::part::PORT;
 use artery_device::bpf::{
     self, Array, Assembler, Attachment, Hook, Operation::*, Register::*, Size, Test::*,
 };
+use artery_rig::STAMP;
 use artery_wire::IpProtocol;
 use hdrhistogram::Histogram;
 use std::io;

@@ -12,12 +12,12 @@ pub mod misses2008;
 mod report;
 pub mod veb2021;
 
-use crate::machine::Machine;
-use crate::output::{print, progress};
-use crate::program;
 use crate::results::{Delivery, Verdict, write_files};
-use crate::rig::Rig;
 use anyhow::Context as _;
+use artery_rig::Rig;
+use artery_rig::console::{print, progress};
+use artery_rig::machine::Machine;
+use artery_rig::program;
 use clap::{Args, Subcommand};
 use report::{Outcome, Part, Report};
 use std::fs;

@@ -1,8 +1,8 @@
 //! One report of several experiments: what holds of each source, what is missing, and then all in full.
 
 use super::Experiment;
-use crate::machine::Machine;
 use crate::results::{Finding, Table, Verdict};
+use artery_rig::machine::Machine;
 use std::time::Duration;
 
 pub(super) struct Report {

@@ -1,9 +1,9 @@
 //! How much of an experiment is wanted, in which form, and where: options that experiments share,
 //! and what obeys them.
 use super::{Measurement, Verdict, json_lines};
-use crate::machine::Machine;
-use crate::output::{print, progress};
 use anyhow::Context as _;
+use artery_rig::console::{print, progress};
+use artery_rig::machine::Machine;
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};

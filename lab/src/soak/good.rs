@@ -1,7 +1,7 @@
 //! Good traffic: streams of numbered datagrams, and connections of TCP that must stay whole.
 
 use super::ledger::Ledger;
-use crate::rig::{Host, Result, RigError};
+use artery_rig::{Host, Result, RigError};
 use rustix::net::sockopt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,6 +1,6 @@
 //! Hostile traffic: malformed frames, floods, forged senders.
 
-use crate::rig::{Host, Result, RigError};
+use artery_rig::{Host, Result, RigError};
 use artery_wire::Random;
 use artery_wire::build::{arp_reply, arp_request, ether, ip4, ip6};
 use artery_wire::nd::{self, LinkEndpoint};

@@ -15,8 +15,8 @@ mod report;
 mod stalls;
 mod usage;
 
-use crate::output::{print, progress};
-use crate::rig::{Result, Rig, RigError};
+use artery_rig::console::{print, progress};
+use artery_rig::{Result, Rig, RigError};
 use clap::Args;
 use ledger::{Count, Excuses};
 use product::{Event, Kind, Rates, SOON, Stand};

@@ -2,8 +2,8 @@
 
 use super::good::{Connection, Stream};
 use super::hostile::{Attacker, Target};
-use crate::program::artery;
-use crate::rig::{Command, Host, Process, Result, Rig, RigError, Signal};
+use artery_rig::program::artery;
+use artery_rig::{Command, Host, Process, Result, Rig, RigError, Signal};
 use artery_wire::EtherAddr;
 use std::fs;
 use std::path::PathBuf;

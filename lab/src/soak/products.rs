@@ -2,7 +2,7 @@
 
 use super::good::{Connection, Stream};
 use super::product::{Event, Kind, Net, Rates, SOON, Stand, said_once_more};
-use crate::rig::{Result, Rig};
+use artery_rig::{Result, Rig};
 use std::time::Instant;
 
 /// Neighbors that attackers make up before a product of ours, and before a kernel.
@@ -134,7 +134,7 @@ fn switch(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
         net.far_mac()
     );
     let etc = net.path("etc");
-    std::fs::create_dir(&etc).map_err(crate::rig::RigError::system("cannot make a folder"))?;
+    std::fs::create_dir(&etc).map_err(artery_rig::RigError::system("cannot make a folder"))?;
     net.write("etc/hostname.veb0", &veb0);
     net.write("etc/hostname.eth*", "up\n");
     net.write("etc/pf.conf", RULES);
@@ -190,7 +190,7 @@ fn adopt(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
     net.until_forwarded(&mut process)?;
     let again = Event::new("SIGHUP", Kind::Reload, |_, process, _| {
         said_once_more(process, "reading all tables and settings again", |process| {
-            process.signal(crate::rig::Signal::HUP);
+            process.signal(artery_rig::Signal::HUP);
             Ok(())
         })
     });

@@ -3,7 +3,7 @@
 use super::ledger::Count;
 use super::usage::Usage;
 use crate::results::Table;
-use crate::rig::CommandOutput;
+use artery_rig::CommandOutput;
 use std::time::Duration;
 
 /// Times of lost packets that are named.

@@ -3,8 +3,8 @@
 use super::part::{BEGINS, PORT, Replies, SUBCOMMAND, Sent};
 use super::processor::ENDS;
 use super::search::Outcome;
-use crate::program;
-use crate::rig::{Host, Result, Rig, RigError, Signal};
+use artery_rig::program;
+use artery_rig::{Host, Result, Rig, RigError, Signal};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::thread;
@@ -141,7 +141,7 @@ impl Bed {
         Ok(self.load(rate, time, || Ok(()))?.0)
     }
 
-    fn generator(&self, rate: Option<f64>, time: Duration) -> Result<crate::rig::Command> {
+    fn generator(&self, rate: Option<f64>, time: Duration) -> Result<artery_rig::Command> {
         let milliseconds = time.as_millis().to_string();
         let command = self.a.command(AT_ONCE).arg(&self.this).args([SUBCOMMAND, "generate"]);
         let command = command.args(["--source", self.source, "--target", self.target]);

@@ -3,10 +3,10 @@
 use super::bed::{Bed, PATIENCE, Shape};
 use super::part::{BEGINS, SUBCOMMAND};
 use super::processor::{Account, ENDS, FORWARDER};
-use crate::conf::ROUTER;
 use crate::engine_bench::HugePages;
-use crate::program;
-use crate::rig::{Command, Process, Result, RigError, Signal};
+use artery_rig::conf::ROUTER;
+use artery_rig::program;
+use artery_rig::{Command, Process, Result, RigError, Signal};
 use std::path::Path;
 use std::time::Duration;
 

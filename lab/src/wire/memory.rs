@@ -5,11 +5,11 @@
 
 use super::processor::FORWARDER;
 use crate::engine_bench::macswap_rate;
-use crate::program::checked;
 use anyhow::Context as _;
 use artery_device::{Ports, TxQueue as _, memory_pair};
 use artery_engine::{Handle, RouterSettings, Sink};
 use artery_packet::{BATCH, Batch, Pool};
+use artery_rig::program::checked;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -14,10 +14,10 @@ pub(crate) mod search;
 
 pub use part::{Part, SUBCOMMAND, run as run_part};
 
-use crate::machine::Machine;
-use crate::output::progress;
 use crate::results::{Delivery, number};
-use crate::rig::{Result, Rig, RigError, Throughput};
+use artery_rig::console::progress;
+use artery_rig::machine::Machine;
+use artery_rig::{Result, Rig, RigError, Throughput};
 use bed::Bed;
 use clap::Args;
 use forwarder::{ALL, Forwarder, Running};

@@ -2,11 +2,11 @@
 
 use super::processor::{ENDS, FORWARDER};
 use crate::fib::timing::pin;
-use crate::output::print;
-use crate::rig::{Histogram, Latency, LiveFrames};
 use anyhow::Context as _;
 use artery_device::{DeviceError, Hide, Method, PortSpec, Ports, QueueHandle, RxQueue, RxSettings, TxQueue};
 use artery_packet::{BATCH, Batch, Pool};
+use artery_rig::console::print;
+use artery_rig::{Histogram, Latency, LiveFrames};
 use artery_wire::build::{ether, icmp_echo, ip4};
 use clap::Subcommand;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, sockopt};

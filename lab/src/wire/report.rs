@@ -2,9 +2,9 @@
 
 use super::forwarder::ALL;
 use super::processor::{ENDS, FORWARDER};
-use crate::machine::Machine;
-use crate::output::progress;
 use crate::results::{Findings, Measurement, Summary, Table, number};
+use artery_rig::console::progress;
+use artery_rig::machine::Machine;
 
 /// What is measured, and in which unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use super::rules::Random;
 use super::{FLOWS, HOSTS, address};
 use crate::support::SOON;
 use crate::support::adopting::Net;
-use artery_lab::rig::Result;
+use artery_rig::Result;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, socket_with, sockopt};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,6 +1,6 @@
 //! Random rules, as nft takes them.
 use super::HOSTS;
-use artery_lab::rig::Result;
+use artery_rig::Result;
 use std::fmt;
 
 /// A sequence of numbers that is the same for each seed (xorshift).

@@ -2,7 +2,7 @@
 use super::flow::Flow;
 use super::rules::Random;
 use super::{HOSTS, address};
-use artery_lab::rig::{Host, Result};
+use artery_rig::{Host, Result};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, netlink, send, socket_with};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

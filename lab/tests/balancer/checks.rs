@@ -3,7 +3,7 @@
 use super::net::SERVICE;
 use super::plain::{Plain, Running, graph};
 use super::server::{PORT, Server, Talk, http};
-use artery_lab::rig::{self, Host, Result};
+use artery_rig::{Host, Result};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -35,7 +35,7 @@ fn answers(client: &Host) -> Result<BTreeMap<String, usize>> {
 /// A member that is checked so is left out while its server has stopped, or does `instead`,
 /// and is back afterwards.
 fn is_left_out(label: &str, check: &str, instead: Option<Talk>) {
-    rig::test(label, |rig| {
+    artery_rig::test(label, |rig| {
         let net = Plain::new(rig, 3)?;
         let router = net.router(rig, "r")?.host;
         // The router's own stack does the asking, by an interface of its own.

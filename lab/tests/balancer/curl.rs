@@ -2,7 +2,7 @@
 
 use super::net::{Balancer, Forward, SERVICE, with_net};
 use super::server::http;
-use artery_lab::rig::Result;
+use artery_rig::Result;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn curl_is_answered_by_all_servers_while_they_come_and_go() {
 }
 
 /// Waits for so many more answers.
-fn wait_for_answers(curl: &mut artery_lab::rig::Process, more: usize) -> Result<()> {
+fn wait_for_answers(curl: &mut artery_rig::Process, more: usize) -> Result<()> {
     let enough = curl.stdout_so_far().lines().count() + more;
     while curl.is_running() && curl.stdout_so_far().lines().count() < enough {
         std::thread::sleep(Duration::from_millis(10));

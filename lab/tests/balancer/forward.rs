@@ -2,7 +2,7 @@
 
 use super::net::{Balancer, Forward, Net, SERVICE, with_net};
 use super::server::echo;
-use artery_lab::rig::Result;
+use artery_rig::Result;
 use std::net::Ipv4Addr;
 
 const OPEN: usize = 120;

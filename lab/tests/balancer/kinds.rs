@@ -5,7 +5,7 @@ use super::net::SERVICE;
 use super::plain::{Plain, Running, graph};
 use super::server::echo;
 use crate::support::SOON;
-use artery_lab::rig::{self, Host, Result};
+use artery_rig::{Host, Result};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -65,7 +65,7 @@ fn asked(socket: &UdpSocket) -> u8 {
 
 #[test]
 fn flows_of_udp_stay_with_their_servers_while_others_come_and_one_is_drained() {
-    rig::test("balancer-udp", |rig| {
+    artery_rig::test("balancer-udp", |rig| {
         let net = Plain::new(rig, 5)?;
         let router = net.router(rig, "r")?.host;
         net.have_service()?;
@@ -146,7 +146,7 @@ fn number(stream: &mut TcpStream) -> u8 {
 
 #[test]
 fn connections_of_ipv6_stay_with_their_servers_while_another_comes_and_one_is_drained() {
-    rig::test("balancer-ipv6", |rig| {
+    artery_rig::test("balancer-ipv6", |rig| {
         let net = Plain::new(rig, 5)?;
         let router = net.router(rig, "r")?.host;
         // Static neighbor entries: the router's graph has no element that answers solicitations.
@@ -184,7 +184,7 @@ fn connections_of_ipv6_stay_with_their_servers_while_another_comes_and_one_is_dr
 
 #[test]
 fn two_workers_share_a_service_and_no_connection_is_harmed_while_members_change() {
-    rig::test("balancer-workers", |rig| {
+    artery_rig::test("balancer-workers", |rig| {
         let net = Plain::new(rig, 5)?;
         let router = net.router(rig, "r")?.host;
         let _servers = net.serve(echo)?;

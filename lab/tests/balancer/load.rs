@@ -1,7 +1,7 @@
 //! Many connections to a service, all of which exchange data all the time, and what becomes of them.
 
 use super::server::{HELLO, PORT};
-use artery_lab::rig::{Host, Result};
+use artery_rig::{Host, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketType};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::load::{Fates, Load};
 use super::net::{Balancer, Forward, Net, with_net};
 use super::server::echo;
-use artery_lab::rig::Result;
+use artery_rig::Result;
 
 /// Connections that are in use at a time.
 const OPEN: usize = 300;

@@ -3,9 +3,9 @@
 use super::load::Load;
 use super::server::{Server, Talk};
 use crate::support::SOON;
-use artery_lab::conf::BALANCER;
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Link, Process, Result, Rig, RigError, Signal, Switch};
+use artery_rig::conf::BALANCER;
+use artery_rig::program::artery;
+use artery_rig::{Host, Link, Process, Result, Rig, RigError, Signal, Switch};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,12 +44,12 @@ const UNPACK: &str =
 
 /// Runs a test on such a network, the servers of which do this with connections.
 pub(crate) fn with_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    rig::test(label, |rig: &Rig| body(&net(rig)?));
+    artery_rig::test(label, |rig: &Rig| body(&net(rig)?));
 }
 
 /// The same with another client, 10.0.1.66, behind the first one, which forwards packets up to a length.
 pub(crate) fn with_far_client(label: &str, mtu: u32, body: impl FnOnce(&Net, &Host) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    artery_rig::test(label, |rig: &Rig| {
         let (net, far) = (net(rig)?, rig.host("far")?);
         let hop = &net.client;
         rig.link(&far, "eth0", hop, "eth1")?;

@@ -4,8 +4,8 @@
 use super::net::SERVICE;
 use super::server::{Server, Talk};
 use crate::support::SOON;
-use artery_lab::program::artery;
-use artery_lab::rig::{Host, Process, Result, Rig, RigError, Switch};
+use artery_rig::program::artery;
+use artery_rig::{Host, Process, Result, Rig, RigError, Switch};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

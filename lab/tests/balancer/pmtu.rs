@@ -3,7 +3,7 @@
 
 use super::net::{Balancer, Forward, SERVICE, with_far_client};
 use super::server::{HELLO, PORT};
-use artery_lab::rig::{Host, Result};
+use artery_rig::{Host, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

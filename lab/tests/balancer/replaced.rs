@@ -2,7 +2,7 @@
 
 use super::net::{Balancer, Forward, with_net};
 use super::server::echo;
-use artery_lab::conf::BALANCER;
+use artery_rig::conf::BALANCER;
 
 #[test]
 fn a_router_that_reads_its_file_again_keeps_every_connection() {

@@ -1,6 +1,6 @@
 //! A server of a service: threads of this process with sockets of a host.
 
-use artery_lab::rig::{Host, Result};
+use artery_rig::{Host, Result};
 use std::io::{self, Read, Write};
 use std::net::Shutdown::Both;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};

@@ -4,7 +4,7 @@ use super::load::Load;
 use super::net::SERVICE;
 use super::plain::{Plain, Running, graph, wait_until};
 use super::server::echo;
-use artery_lab::rig::{self, Result, Rig};
+use artery_rig::{Result, Rig};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
 
@@ -79,7 +79,7 @@ fn harmed(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
 
 #[test]
 fn who_takes_over_with_the_flows_of_a_router_that_died_resets_no_connection() {
-    rig::test("balancer-takeover", |rig| {
+    artery_rig::test("balancer-takeover", |rig| {
         assert_eq!(harmed(rig, true)?, (0, OPEN));
         Ok(())
     });
@@ -87,7 +87,7 @@ fn who_takes_over_with_the_flows_of_a_router_that_died_resets_no_connection() {
 
 #[test]
 fn who_takes_over_without_them_resets_most() {
-    rig::test("balancer-untold", |rig| {
+    artery_rig::test("balancer-untold", |rig| {
         let (harmed, _) = harmed(rig, false)?;
         // Four of five would go to another, give or take four standard deviations.
         assert!(harmed > OPEN * 7 / 10, "{harmed} of {OPEN}");

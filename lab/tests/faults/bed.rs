@@ -1,8 +1,8 @@
 //! Hosts `a` and `b` at eth0 and eth1 of `r`, no host at its eth2, and the programs that run there.
 
 use crate::support::{SOON, until, until_answered};
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Command, Host, Process, Result, Rig, RigError};
+use artery_rig::program::artery;
+use artery_rig::{Command, Host, Process, Result, Rig, RigError};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -30,7 +30,7 @@ pub struct Bed {
 /// Runs a test for a product.
 pub fn on_the_bed(label: &str, product: Product, body: impl FnOnce(&Bed) -> Result<()>) {
     let label = format!("{label}-{}", format!("{product:?}").to_lowercase());
-    rig::test(&label, |rig: &Rig| body(&Bed::make(rig, product)?));
+    artery_rig::test(&label, |rig: &Rig| body(&Bed::make(rig, product)?));
 }
 
 impl Bed {

@@ -6,7 +6,7 @@
 
 use super::bed::{ALL, Bed, Product, on_the_bed};
 use crate::support::{SOON, end, until};
-use artery_lab::rig::{Command, Result, Skip, Traffic};
+use artery_rig::{Command, Result, Skip, Traffic};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;

@@ -3,7 +3,7 @@
 
 use super::bed::{ALL, Bed, Product, on_the_bed};
 use crate::support::{SOON, end};
-use artery_lab::rig::{Command, Traffic};
+use artery_rig::{Command, Traffic};
 
 /// Has a command run where `mounts` was done before.
 fn where_mounted(bed: &Bed, mounts: &str, words: &[String]) -> Command {

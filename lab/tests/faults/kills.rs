@@ -3,7 +3,7 @@
 
 use super::bed::{Bed, Product, on_the_bed, pause};
 use crate::support::{SOON, end, until};
-use artery_lab::rig::{Process, Result, Signal};
+use artery_rig::{Process, Result, Signal};
 use std::time::Instant;
 
 #[test]

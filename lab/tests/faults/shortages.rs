@@ -4,7 +4,7 @@
 
 use super::bed::{Bed, Product, on_the_bed};
 use crate::support::{SOON, end};
-use artery_lab::rig::{Result, Signal};
+use artery_rig::{Result, Signal};
 use std::os::unix::net::UnixStream;
 
 #[test]

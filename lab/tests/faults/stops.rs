@@ -3,7 +3,7 @@
 use super::bed::{Bed, Product, on_the_bed, pause};
 use crate::support::adopting::by_kernel;
 use crate::support::{SOON, end, until};
-use artery_lab::rig::{Result, Signal};
+use artery_rig::{Result, Signal};
 
 /// How long it stands still: longer than the lease of adopted ports.
 const STILL: u64 = 2500;

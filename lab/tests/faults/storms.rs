@@ -3,7 +3,7 @@
 
 use super::bed::{Bed, Product, on_the_bed};
 use crate::support::{SOON, end, until};
-use artery_lab::rig::{Result, Traffic};
+use artery_rig::{Result, Traffic};
 
 /// Interfaces that come and go.
 const STRANGERS: u32 = 100;

@@ -1,7 +1,7 @@
 //! The router's own addresses: checked for duplicates, announced, and defended when another host claims one.
 
 use super::support::{Router, answered, with_net};
-use artery_lab::rig::{Frame, Result};
+use artery_rig::{Frame, Result};
 use artery_wire::build::{arp_request, ether, ip4};
 use artery_wire::{Arp, EtherType, Ethernet};
 use std::time::Duration;

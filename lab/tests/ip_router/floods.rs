@@ -2,7 +2,7 @@
 //! memory than it may, and each flood is counted by name.
 
 use super::support::{HOST_LINK, Net, Router, SOON, answered, until_answered, with_net};
-use artery_lab::rig::{Host, Result, Traffic};
+use artery_rig::{Host, Result, Traffic};
 use artery_wire::Random;
 use artery_wire::build::{Ip4, arp_reply, arp_request, ether, ip4, ip6};
 use artery_wire::nd::{self, LinkEndpoint};
@@ -47,7 +47,7 @@ fn flood(net: &Net, router: &Router, attacker: &Host, frames: &[Vec<u8>]) -> Res
                 attacker.transmit(HOST_LINK, frames)?;
                 sent += frames.len();
             }
-            Ok::<_, artery_lab::rig::RigError>(sent)
+            Ok::<_, artery_rig::RigError>(sent)
         });
         let report = talk.run();
         talks.store(false, Relaxed);

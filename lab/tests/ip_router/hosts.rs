@@ -1,7 +1,7 @@
 //! Hosts that ping and trace: the router answers for itself, forwards, and says why it does not.
 
 use super::support::{HOST_LINK, answered, until_answered, with_net};
-use artery_lab::rig::{RigError, Traffic};
+use artery_rig::{RigError, Traffic};
 
 #[test]
 fn pings_of_both_families_are_answered_and_forwarded() {

@@ -1,7 +1,7 @@
 //! Links of different MTU: hosts learn what passes, and what may be cut is cut.
 
 use super::support::{Net, answered, with_net};
-use artery_lab::rig::{Frame, Host, Result, Traffic};
+use artery_rig::{Frame, Host, Result, Traffic};
 use artery_wire::{EtherType, Ethernet, Ipv4};
 
 /// What a host knows of the way to an address.

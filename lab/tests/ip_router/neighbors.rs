@@ -1,7 +1,7 @@
 //! Neighbors: found by ARP and Neighbor Discovery, followed when they move, asked again in time, given up.
 
 use super::support::{Net, Router, answered, until_answered, with_net};
-use artery_lab::rig::{Frame, Host, Result, Traffic, TrafficReport};
+use artery_rig::{Frame, Host, Result, Traffic, TrafficReport};
 use artery_wire::build::arp_request;
 use artery_wire::nd::NdMessage;
 use artery_wire::{Arp, EtherAddr, EtherType, Ethernet};

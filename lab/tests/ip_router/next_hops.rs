@@ -2,7 +2,7 @@
 //! IPv4 by a next hop that speaks IPv6 alone.
 
 use super::support::{HOST_LINK, Net, Router, answered, with_net};
-use artery_lab::rig::{Host, Result};
+use artery_rig::{Host, Result};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

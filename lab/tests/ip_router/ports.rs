@@ -64,7 +64,7 @@ fn a_port_that_gets_another_address_tells_its_neighbors() {
         let router = net.start(&[])?;
         answered(net.a(), "10.0.2.2", 1)?;
         answered(net.a(), "fd00:2::2", 1)?;
-        let known = |mac: &str| -> artery_lab::rig::Result<usize> {
+        let known = |mac: &str| -> artery_rig::Result<usize> {
             let router = |address: &str| ["10.0.1.1", "fd00:1::1"].contains(&address);
             let known = net.a().neighbors()?.into_iter().filter(|n| router(&n.address.to_string()));
             Ok(known.filter(|n| n.mac.as_deref() == Some(mac)).count())

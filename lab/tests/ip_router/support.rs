@@ -2,8 +2,8 @@
 //! look at every frame that it sends.
 
 use super::wire;
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Capture, CommandOutput, Host, Process, Result, Rig, RigError};
+use artery_rig::program::artery;
+use artery_rig::{Capture, CommandOutput, Host, Process, Result, Rig, RigError};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(crate) struct Net {
 
 /// Runs a test with so many hosts.
 pub(crate) fn with_net(label: &str, hosts: usize, body: impl FnOnce(&Net) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    artery_rig::test(label, |rig: &Rig| {
         artery()?;
         let (r, names) = (rig.host("r")?, ["a", "b", "c", "d"]);
         let hosts: Vec<Host> = names[..hosts].iter().map(|name| rig.host(name)).collect::<Result<_>>()?;
@@ -113,7 +113,7 @@ impl Router {
         self.command(words).run()
     }
 
-    fn command(&self, words: &[&str]) -> rig::Command {
+    fn command(&self, words: &[&str]) -> artery_rig::Command {
         let program = artery().unwrap_or_default();
         self.host.command([program]).args(words).args(["-u", &text(&self.socket)])
     }
@@ -199,7 +199,7 @@ impl Router {
     }
 
     /// Frames that the router has sent to a host, by their numbers from 0.
-    pub(crate) fn sent_to(&self, host: usize) -> Vec<rig::Frame> {
+    pub(crate) fn sent_to(&self, host: usize) -> Vec<artery_rig::Frame> {
         self.captures[host].as_ref().map(Capture::frames).unwrap_or_default()
     }
 

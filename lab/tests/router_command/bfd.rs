@@ -5,7 +5,7 @@ use super::net::{PORTS, Running, start_on};
 use crate::support::daemons::Daemons;
 use crate::support::until;
 use artery_l3::router::link_local;
-use artery_lab::rig::{Host, Process, Result, Signal};
+use artery_rig::{Host, Process, Result, Signal};
 use serde_json::Value;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

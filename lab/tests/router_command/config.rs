@@ -2,7 +2,7 @@
 
 use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
 use crate::support::{SOON, end, until, until_answered};
-use artery_lab::rig::{self, CommandOutput, Result, Signal, Traffic, TrafficReport};
+use artery_rig::{CommandOutput, Result, Signal, Traffic, TrafficReport};
 use std::path::{Path, PathBuf};
 
 const PORT_LINES: &str =
@@ -64,7 +64,7 @@ fn under_traffic(net: &Net, mut what: impl FnMut(usize) -> Result<()>) -> Result
             times += 1;
         }
         let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-        Ok::<_, rig::RigError>((report, times))
+        Ok::<_, artery_rig::RigError>((report, times))
     })?;
     assert!(times >= 2, "{times} times");
     assert_eq!((report.received, report.refused, report.overrun), (report.sent, 0, 0), "{times}: {report}");
@@ -199,7 +199,8 @@ fn what_is_not_confirmed_is_undone() {
         let files = Files::new();
         let before = router.say(&["show", "config"])?;
         let file = files.write("r.toml", &format!("{PORT_LINES}route = [\"10.9.0.0/16=10.0.2.2\"]\n"));
-        let has_route = || Ok::<_, rig::RigError>(router.say(&["show", "routes"])?.contains("10.9.0.0/16"));
+        let has_route =
+            || Ok::<_, artery_rig::RigError>(router.say(&["show", "routes"])?.contains("10.9.0.0/16"));
         under_traffic(net, |n| {
             let said = router.say(&["apply", &file, "--confirm", "1s"])?;
             assert!(said.contains("undone in 1 s, unless 'artery confirm' is run"), "{said}");

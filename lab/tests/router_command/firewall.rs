@@ -4,8 +4,8 @@
 use super::mirror::{Mirror, Said, ask_tcp, ask_udp};
 use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
 use crate::support::{SOON, end, until, until_answered};
-use artery_lab::program::artery;
-use artery_lab::rig::{Result, Signal, Skip};
+use artery_rig::program::artery;
+use artery_rig::{Result, Signal, Skip};
 use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
 use std::io::ErrorKind;

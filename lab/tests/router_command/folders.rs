@@ -5,8 +5,8 @@ use super::mirror::{Line, Mirror, Said, ask_tcp, ask_udp};
 use super::net::{FAR, NEAR, Net, OWN, Running, on_the_net, start_command_on};
 use crate::support::switching::folder_with;
 use crate::support::{SOON, end, until, until_answered};
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Result, Rig, Signal};
+use artery_rig::program::artery;
+use artery_rig::{Result, Rig, Signal};
 use std::io::ErrorKind;
 use std::path::Path;
 use tempfile::TempDir;
@@ -315,7 +315,7 @@ const JOINED: [(&str, &str); 7] = [
 
 #[test]
 fn the_vport_of_a_switch_is_a_port_of_the_router() {
-    rig::test("folder-joined", |rig: &Rig| {
+    artery_rig::test("folder-joined", |rig: &Rig| {
         artery()?;
         let (a, b, c, r) = (rig.host("a")?, rig.host("b")?, rig.host("c")?, rig.host("r")?);
         for (host, port) in [(&a, "eth0"), (&b, "eth1"), (&c, "eth2")] {
@@ -393,7 +393,7 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
 
 #[test]
 fn the_example_of_the_documents_filters_as_a_folder_and_by_options_with_a_service() {
-    rig::test("folder-example", |rig: &Rig| {
+    artery_rig::test("folder-example", |rig: &Rig| {
         artery()?;
         let (a, b, r) = (rig.host("a")?, rig.host("b")?, rig.host("r")?);
         rig.link(&a, "eth0", &r, "eth0")?;

@@ -2,8 +2,8 @@
 
 use super::net::{PORTS, Running, start_on};
 use crate::support::until;
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Result, Switch};
+use artery_rig::program::artery;
+use artery_rig::{Host, Result, Switch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(crate) struct Net {
 }
 
 pub(crate) fn with_gateways(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    rig::test(label, |rig| {
+    artery_rig::test(label, |rig| {
         artery()?;
         let (a, r, switch) = (rig.host("a")?, rig.host("r")?, rig.switch("s")?);
         rig.link(&a, "eth0", &r, "eth0")?;

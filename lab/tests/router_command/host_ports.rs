@@ -4,8 +4,8 @@
 use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
 use crate::support::{SOON, assert_confined, end, until, until_answered};
 use artery_l3::router::link_local;
-use artery_lab::program::artery;
-use artery_lab::rig::{Host, Result};
+use artery_rig::program::artery;
+use artery_rig::{Host, Result};
 use serde_json::Value;
 
 /// The host's interfaces of the ports.

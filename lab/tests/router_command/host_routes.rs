@@ -4,7 +4,7 @@ use super::fpm::{SERVER, ip};
 use super::net::{FAR, Net, Running, on_the_net};
 use crate::support::{SOON, end, until};
 use artery_l3::router::link_local;
-use artery_lab::rig::{Host, Result, Signal};
+use artery_rig::{Host, Result, Signal};
 use artery_wire::netlink::build;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -175,7 +175,7 @@ fn tcp_reaches_link_local_addresses_both_ways_at_each_port() {
     on_the_net("host-link-local", |net| {
         let router = Running::start(net, &[])?;
         let of = |host: &Host, interface: &str| {
-            Ok::<_, artery_lab::rig::RigError>(link_local(host.mac(interface)?.parse().unwrap()))
+            Ok::<_, artery_rig::RigError>(link_local(host.mac(interface)?.parse().unwrap()))
         };
         for (host, port) in [(&net.a, "eth0"), (&net.b, "eth1")] {
             let (own, neighbor) = (of(&net.r, port)?, of(host, "eth0")?);

@@ -3,7 +3,7 @@
 
 use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
 use crate::support::{SOON, end, start, until, until_answered};
-use artery_lab::rig::{Host, Result, Signal};
+use artery_rig::{Host, Result, Signal};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

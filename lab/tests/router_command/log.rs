@@ -1,7 +1,7 @@
 //! `--log json`: each line on standard error is JSON, from the first mistake to the report.
 use super::SOON;
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Result, Rig};
+use artery_rig::program::artery;
+use artery_rig::{Host, Result, Rig};
 use serde_json::Value;
 
 /// The lines of a text, each a message with what all messages have.
@@ -26,7 +26,7 @@ fn refused(host: &Host, status: i32, options: &[&str]) -> Result<Vec<Value>> {
 
 #[test]
 fn all_that_a_router_says_is_json_from_its_start_to_its_report() {
-    rig::test("router-log", |rig: &Rig| {
+    artery_rig::test("router-log", |rig: &Rig| {
         let (a, r) = (rig.host("a")?, rig.host("r")?);
         rig.link(&a, "eth0", &r, "eth0")?;
         // That the host has the router's address is worth a warning.

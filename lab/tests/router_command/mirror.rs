@@ -1,7 +1,7 @@
 //! Servers that reply with the client address that they see, and clients that ask for it.
 
 use crate::support::SOON;
-use artery_lab::rig::{Host, Result};
+use artery_rig::{Host, Result};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;

@@ -21,7 +21,7 @@ mod vlans;
 
 use self::net::{FAR, NEAR, OWN, PORTS, Running, on_the_net};
 use crate::support::{SOON, end};
-use artery_lab::program::artery;
+use artery_rig::program::artery;
 use serde_json::Value;
 
 #[test]
@@ -362,7 +362,7 @@ fn routes_and_neighbors_are_shown_and_changed_as_on_bsd() {
                 output.code(),
                 Some(i32::from(expected.ends_with("exists\n") || expected.ends_with("table\n")))
             );
-            Ok::<_, artery_lab::rig::RigError>(())
+            Ok::<_, artery_rig::RigError>(())
         };
         says("add -net 10.9.0.0 -netmask 255.255.0.0 10.0.2.2", "add net 10.9.0.0: gateway 10.0.2.2\n")?;
         says("add -net 10.9/16 10.0.2.2", "add net 10.9/16: gateway 10.0.2.2: File exists\n")?;

@@ -1,8 +1,8 @@
 //! Two hosts with a router between them, and the router's program.
 
 use crate::support;
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Command, CommandOutput, Host, Process, Result, Rig};
+use artery_rig::program::artery;
+use artery_rig::{Command, CommandOutput, Host, Process, Result, Rig};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) struct Net {
 }
 
 pub(crate) fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    artery_rig::test(label, |rig: &Rig| {
         artery()?;
         let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
         rig.link(&a, "eth0", &r, "eth0")?;

@@ -1,7 +1,7 @@
 //! Settings of ports: the longest packet, the check of sources, and gateways outside the port's networks.
 use super::net::{on_the_net, start_on};
 use crate::support::{SOON, end, until, until_answered};
-use artery_lab::program::artery;
+use artery_rig::program::artery;
 
 #[test]
 fn a_port_keeps_to_its_mtu_checks_sources_and_has_gateways_outside_its_networks() {

@@ -2,7 +2,7 @@
 
 use super::net::{FAR, Net, PORTS, Running, on_the_net, start_as, start_on};
 use crate::support::{SOON, assert_confined, end, until, until_answered};
-use artery_lab::rig::{Result, Signal};
+use artery_rig::{Result, Signal};
 
 #[test]
 fn a_router_forwards_and_takes_a_new_port_without_any_rights() {

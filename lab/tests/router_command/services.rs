@@ -3,8 +3,8 @@
 
 use super::net::{FAR, Net, PORTS, Running, on_the_net};
 use crate::support::{SOON, end, until};
-use artery_lab::program::artery;
-use artery_lab::rig::{Host, Result, Signal};
+use artery_rig::program::artery;
+use artery_rig::{Host, Result, Signal};
 use rustix::net::sockopt::{Timeout, set_socket_reuseaddr, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketType};
 use serde_json::Value;

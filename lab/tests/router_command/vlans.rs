@@ -3,7 +3,7 @@
 use super::net::{Net, on_the_net, start_command_on, start_on};
 use crate::support::switching::folder_with;
 use crate::support::{SOON, end, until};
-use artery_lab::rig::{Host, Process, Result, RigError};
+use artery_rig::{Host, Process, Result, RigError};
 use artery_wire::build::{ether, ip4};
 use std::net::UdpSocket;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A kernel that forwards between two hosts, whose ports are to be adopted.
 use super::SOON;
-use artery_lab::program::artery;
-use artery_lab::rig::{self, Host, Process, Result, Rig};
+use artery_rig::program::artery;
+use artery_rig::{Host, Process, Result, Rig};
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub struct Net {
 
 /// Runs a test on such hosts: `a` is 10.0.1.2 and 2001:db8:1::2, `b` 10.0.2.2 and 2001:db8:2::2.
 pub fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    rig::test(label, |rig: &Rig| body(&Net::make(rig)?));
+    artery_rig::test(label, |rig: &Rig| body(&Net::make(rig)?));
 }
 
 impl Net {
@@ -61,7 +61,7 @@ pub struct Fan {
 
 /// Runs a test with so many gateways.
 pub fn with_gateways(label: &str, count: usize, body: impl FnOnce(&Fan) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    artery_rig::test(label, |rig: &Rig| {
         artery()?;
         let (a, r) = (rig.host("a")?, rig.host("r")?);
         let gateways =

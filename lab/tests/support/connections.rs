@@ -1,7 +1,7 @@
 //! Connections between hosts beside a router, and waiting until they are forwarded past its rules.
 use super::SOON;
 use super::adopting::{Net, by_kernel};
-use artery_lab::rig::{Host, Process, Result};
+use artery_rig::{Host, Process, Result};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, netlink, recv, sendto, socket};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};

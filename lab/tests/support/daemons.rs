@@ -1,7 +1,7 @@
 //! Routing daemons on hosts of a rig: BIRD, and those of FRR. Each has its files in a folder
 //! that goes with it.
 use super::SOON;
-use artery_lab::rig::{Host, Process, Result, Skip};
+use artery_rig::{Host, Process, Result, Skip};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -6,8 +6,8 @@ pub mod connections;
 pub mod daemons;
 pub mod switching;
 
-use artery_lab::program::artery;
-use artery_lab::rig::{self, CommandOutput, Host, Process, Result, Rig, RigError, Signal};
+use artery_rig::program::artery;
+use artery_rig::{CommandOutput, Host, Process, Result, Rig, RigError, Signal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ pub fn assert_confined(router: &Process) {
 
 /// Runs a test on such hosts.
 pub fn with_hosts(label: &str, body: impl FnOnce(&Hosts) -> Result<()>) {
-    rig::test(label, |rig: &Rig| {
+    artery_rig::test(label, |rig: &Rig| {
         artery()?;
         let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
         rig.link(&a, "eth0", &r, "eth0")?;

@@ -1,7 +1,7 @@
 //! A switch of `artery up` between hosts.
 use super::until_answered;
-use artery_lab::program::artery;
-use artery_lab::rig::{Host, Process, Result};
+use artery_rig::program::artery;
+use artery_rig::{Host, Process, Result};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 

@@ -2,8 +2,8 @@
 
 use super::{Forwarder, Rules};
 use crate::adopt::figures::{Figures, verdict};
-use crate::machine::Machine;
 use crate::results::{Findings, Measurement, number};
+use artery_rig::machine::Machine;
 
 /// Frames, or connections, in a second of processors' time.
 pub(super) const BY_PROCESSORS: &str = "Mpps of processors' time";

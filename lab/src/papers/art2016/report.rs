@@ -6,8 +6,8 @@ use super::scenario::Scenario;
 use super::tables::Levels;
 use crate::fib::Checked;
 use crate::fib::engine::Mode;
-use crate::machine::Machine;
 use crate::results::{Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
+use artery_rig::machine::Machine;
 
 /// Lookups in a closed loop.
 pub(super) struct ClosedRow {

@@ -3,9 +3,9 @@
 use super::forwarder::{Neighbors, Verdict, forward};
 use super::frames::{TSB, ZEUS, segment};
 use super::graph::{CHAIN, Ends, completed, in_memory, prefix, roomy};
-use crate::program::checked;
 use anyhow::{Context as _, ensure};
 use artery_engine::{BATCH, Batch, Pool, Router, RouterSettings, Sink};
+use artery_rig::program::checked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

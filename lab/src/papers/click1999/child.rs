@@ -2,8 +2,8 @@
 
 use super::case::{Case, Run};
 use crate::cachegrind::{self, Count, PENTIUM_PRO, finish};
-use crate::program;
 use anyhow::Context as _;
+use artery_rig::program;
 use std::path::Path;
 use std::process::Command;
 

@@ -1,7 +1,7 @@
 //! The configuration of 1999 with other ends, whole or in part: what runs in memory is made of its own text.
 
 use super::frames::{TSB, ZEUS, segment};
-use crate::conf::CLICK_1999;
+use artery_rig::conf::CLICK_1999;
 
 /// The elements that a forwarded packet passes through, in this order, as the configuration spells them.
 pub(super) const CHAIN: [(&str, &str); 8] = [
@@ -108,7 +108,7 @@ fn replaced(text: &str, old: &str, new: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::checked;
+    use artery_rig::program::checked;
 
     #[test]
     fn the_chain_is_that_of_the_printed_configuration() {

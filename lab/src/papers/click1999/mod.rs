@@ -24,11 +24,11 @@ pub use graph::with_ends;
 pub use wire::{INTERFACE, Segment};
 
 use crate::cachegrind::Count;
-use crate::machine::Machine;
-use crate::output::{print, progress};
-use crate::program;
 use crate::results::Delivery;
-use crate::rig::{Rig, RigError};
+use artery_rig::console::{print, progress};
+use artery_rig::machine::Machine;
+use artery_rig::program;
+use artery_rig::{Rig, RigError};
 use plan::{Plan, WIRE};
 use report::Report;
 use std::collections::BTreeMap;

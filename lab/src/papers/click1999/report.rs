@@ -6,9 +6,9 @@ use super::claims::judge;
 use super::graph::CHAIN;
 use super::plan::{Plan, WIRE};
 use crate::cachegrind::Count;
-use crate::machine::Machine;
 use crate::results::{Chart, Findings, Measurement, Summary, Table, Verdict, list, number};
 use artery_engine::BATCH;
+use artery_rig::machine::Machine;
 use std::collections::BTreeMap;
 
 /// Packets a second in 1999: the configuration, and Linux.

@@ -1,9 +1,9 @@
 //! The three machines of 1999 on one segment, in network namespaces, and what goes through darkstar there.
 
 use super::frames::{DARKSTAR, FRAME, PAYLOAD, TSB, TestStation, ZEUS};
-use crate::conf::CLICK_1999;
-use crate::program;
-use crate::rig::{
+use artery_rig::conf::CLICK_1999;
+use artery_rig::program;
+use artery_rig::{
     CommandOutput, Host, Process, Result, Rig, RigError, Signal, Switch, Traffic, TrafficReport,
 };
 use std::time::{Duration, Instant};

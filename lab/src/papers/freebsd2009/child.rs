@@ -2,8 +2,8 @@
 
 use super::case::{Case, Run};
 use crate::cachegrind::{self, Caches, Count, finish};
-use crate::program;
 use anyhow::Context as _;
+use artery_rig::program;
 use clap::ValueEnum;
 use std::path::Path;
 use std::process::Command;

@@ -41,10 +41,10 @@ pub use workload::{Verified, Workload};
 pub use writes::{SUBCOMMAND as WRITES, Writes, run_marked, shared_writes};
 
 use crate::cachegrind::{Caches, L5420};
-use crate::machine::Machine;
-use crate::output::{print, progress};
-use crate::program;
 use crate::results::Delivery;
+use artery_rig::console::{print, progress};
+use artery_rig::machine::Machine;
+use artery_rig::program;
 use clap::Args;
 use figures::{Figures, Point};
 use plan::{DRIVERS, Plan};

@@ -8,8 +8,8 @@ use super::engine::EngineName;
 use super::figures::{Figures, Point, mean};
 use super::plan::{DRIVERS, NEIGHBORS, Plan};
 use super::workload::Workload;
-use crate::machine::Machine;
 use crate::results::{Findings, Measurement, Summary, Table, Verdict, list, number};
+use artery_rig::machine::Machine;
 
 pub(super) struct Report {
     pub(super) machine: Machine,

@@ -13,9 +13,9 @@ use super::engine::{
 use super::lock::Plain;
 use super::network::{Control, Mac, Packet, Sender as _};
 use super::workload::{LINK, Workload, link, router};
-use crate::output::progress;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use artery_lpm::Prefix;
+use artery_rig::console::progress;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};

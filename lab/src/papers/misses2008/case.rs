@@ -2,11 +2,11 @@
 
 use super::card::{CARD, Deal, Job, Outcome};
 use super::graph;
-use crate::program::checked_with;
 use anyhow::{Context as _, ensure};
 use artery_device::{Ports, memory_pair};
 use artery_elements::CLASSES;
 use artery_engine::{Class, Classes, Handle, Monitor, RouterSettings, Sink};
+use artery_rig::program::checked_with;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::fmt;

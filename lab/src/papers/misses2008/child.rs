@@ -2,8 +2,8 @@
 
 use super::case::{Case, Run};
 use crate::cachegrind::{self, Caches, Count, finish};
-use crate::program;
 use anyhow::{Context as _, ensure};
+use artery_rig::program;
 use std::path::Path;
 use std::process::Command;
 

@@ -22,11 +22,11 @@ pub use child::SUBCOMMAND;
 
 use crate::cachegrind::Caches;
 use crate::fib::timing::{Pinned, last_level_cache};
-use crate::machine::Machine;
-use crate::output::{print, progress};
 use crate::perf::Counters;
-use crate::program;
 use crate::results::Delivery;
+use artery_rig::console::{print, progress};
+use artery_rig::machine::Machine;
+use artery_rig::program;
 use case::{BURST, LADDER};
 use chase::Chase;
 use figures::{By, CacheState, Figures, Misses, OFF, Order};

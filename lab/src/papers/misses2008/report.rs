@@ -5,8 +5,8 @@ use super::claims::judge;
 use super::figures::{By, CacheState, Figures, Misses, OFF, Order, Rung};
 use super::plan::{FEW, Plan, many, real, simulated};
 use super::published::{MISS, Published, RATES, TABLE};
-use crate::machine::Machine;
 use crate::results::{Chart, Findings, Measurement, Summary, Table, Verdict, number};
+use artery_rig::machine::Machine;
 
 /// What each rung is.
 const MEANING: [&str; LADDER.len()] = [

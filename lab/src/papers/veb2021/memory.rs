@@ -7,11 +7,11 @@
 use super::bridge::BRIDGE;
 use super::ends::ENDS;
 use super::way::PF;
-use crate::program::checked_with;
 use anyhow::Context as _;
 use artery_elements::CLASSES;
 use artery_engine::{Class, Classes, Handle, RouterSettings, Sink};
 use artery_lang::args::quote;
+use artery_rig::program::checked_with;
 use clap::{Args, ValueEnum};
 use std::fmt;
 use std::sync::OnceLock;

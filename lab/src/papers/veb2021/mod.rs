@@ -17,14 +17,14 @@ mod way;
 pub use part::{Part, SUBCOMMAND, run as run_part};
 
 use crate::cachegrind::finish;
-use crate::machine::Machine;
-use crate::output::progress;
-use crate::program;
 use crate::results::{Delivery, number};
-use crate::rig::{Result, Rig, RigError};
 use crate::wire::bed::Bed;
 use crate::wire::processor::threads;
 use anyhow::Context as _;
+use artery_rig::console::progress;
+use artery_rig::machine::Machine;
+use artery_rig::program;
+use artery_rig::{Result, Rig, RigError};
 use memory::{IN_MEMORY, Memory};
 use plan::Plan;
 use report::{FRAMES, Figure, Links, Report};

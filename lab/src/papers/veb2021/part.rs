@@ -2,11 +2,11 @@
 
 use super::bridge::BRIDGE;
 use super::memory::Memory;
-use crate::output::print;
-use crate::program::checked_with;
 use artery_elements::CLASSES;
 use artery_engine::{Class, Classes, RouterSettings, Sink};
 use artery_lang::args::quote;
+use artery_rig::console::print;
+use artery_rig::program::checked_with;
 use clap::Subcommand;
 use std::sync::OnceLock;
 

@@ -3,9 +3,9 @@
 use super::memory::{IN_MEMORY, Memory, Switch};
 use super::plan::Plan;
 use super::way::{ALL, LinkSetup};
-use crate::machine::Machine;
 use crate::results::{Chart, Finding, Findings, Measurement, Summary, Table, Verdict, list, number};
-use crate::rig::Throughput;
+use artery_rig::Throughput;
+use artery_rig::machine::Machine;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! What joins the two hosts: the four of May 2021, and what they are to be compared with here.
 
-use crate::program;
-use crate::rig::{Command, Process, Result, RigError, Signal};
 use crate::wire::bed::{Bed, PATIENCE, Shape};
+use artery_rig::program;
+use artery_rig::{Command, Process, Result, RigError, Signal};
 use std::fs;
 use std::io;
 

@@ -1,9 +1,9 @@
 //! Hosts, routers, switches and links in network namespaces, described in a few lines and always cleaned up.
 //!
 //! ```no_run
-//! use artery_lab::rig::{self, Rig};
+//! use artery_rig::Rig;
 //! fn main() {
-//!     rig::test("ping-through-router", |rig: &Rig| {
+//!     artery_rig::test("ping-through-router", |rig: &Rig| {
 //!         let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
 //!         rig.link(&a, "eth0", &r, "eth0")?.mtu(9000)?;
 //!         rig.link(&r, "eth1", &b, "eth0")?;
@@ -25,12 +25,17 @@
 //! however it dies; and at the latest when the next rig on this machine is made. The shell script in
 //! `cleanup.rs` does all three.
 //!
-//! Not here: our own program's configuration and knowledge of any element. A router is a host
-//! that runs a program.
+//! Tests and measurements share more than hosts: [`vm`] boots stock kernels, [`program`] finds the program
+//! `artery` or builds a router in this process, [`conf`] has the configurations of the tree.
+//!
+//! Not here: knowledge of any element. A router on a rig is a host that runs a program.
+#![forbid(unsafe_code)]
 
 mod capture;
 mod cleanup;
 mod command;
+pub mod conf;
+pub mod console;
 mod endpoint;
 mod error;
 mod histogram;
@@ -40,14 +45,17 @@ mod kernel_counters;
 mod line;
 mod link;
 mod live_frames;
+pub mod machine;
 mod namespace;
 mod output;
 mod ping;
 mod process;
+pub mod program;
 mod raw;
 mod receiver;
 mod sender;
 mod traffic;
+pub mod vm;
 
 use std::collections::BTreeMap;
 use std::io::Write;

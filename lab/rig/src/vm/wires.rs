@@ -1,7 +1,7 @@
 //! What joins the cards of a machine: hubs inside QEMU, or TAPs on bridges in a namespace of the rig.
 
 use super::nic::{Model, Nic, Wire};
-use crate::rig::{Host, Result, Skip};
+use crate::{Host, Result, Skip};
 use std::path::Path;
 
 /// Cards of a machine: each two that follow one another are joined.

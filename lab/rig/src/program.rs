@@ -1,6 +1,6 @@
 //! Routers to run: configurations built in this process, and the program `artery` to be started as another.
 
-use crate::rig::RigError;
+use crate::RigError;
 use anyhow::{Context as _, bail};
 use artery_device::Interface;
 use artery_elements::CLASSES;

@@ -3,12 +3,12 @@ use artery_engine::Sink;
 use std::io;
 
 /// Prints a line of results. The error of a closed pipe ends the program without a message.
-pub(crate) fn print(line: &str) -> io::Result<()> {
+pub fn print(line: &str) -> io::Result<()> {
     Sink::Stdout.write(&format!("{line}\n"))
 }
 
 /// Says how far a measurement is, if anybody listens.
-pub(crate) fn progress(line: &str) {
+pub fn progress(line: &str) {
     // Messages fail silently.
     let _ = Sink::Stderr.write(&format!("{line}\n"));
 }

@@ -4,7 +4,7 @@ use super::apt::Apt;
 use super::cache;
 use super::kernel::{Kernel, Package, compare_releases};
 use super::tool;
-use crate::output::progress;
+use crate::console::progress;
 use anyhow::{Context as _, bail};
 use std::fs;
 use std::path::{Path, PathBuf};

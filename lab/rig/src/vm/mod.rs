@@ -1,7 +1,7 @@
 //! Machines that boot: stock kernels with the cards that QEMU emulates, on the files of this host.
 //!
 //! ```no_run
-//! use artery_lab::vm::Machine;
+//! use artery_rig::vm::Machine;
 //! # fn main() -> anyhow::Result<()> {
 //! let machine = Machine::new("6.1".parse()?, "virtio-net,queues=2".parse()?);
 //! let outcome = machine.run("ip netns exec a ping -c 3 10.0.2.2")?;
@@ -14,7 +14,7 @@
 //! `guest/start.sh` for the addresses). The script runs as root in the folder that the caller is in. What it
 //! writes goes to memory and is gone with the machine.
 //!
-//! QEMU runs in a namespace of a [`Rig`](crate::rig::Rig), which ends it however the caller ends.
+//! QEMU runs in a namespace of a [`Rig`](crate::Rig), which ends it however the caller ends.
 //!
 //! Why it is so: docs/decisions/0022-virtual-machines.md.
 

@@ -1,6 +1,6 @@
 //! Programs of the host that are run to their end.
 
-use crate::rig::{RigError, Skip};
+use crate::{RigError, Skip};
 use anyhow::{Context as _, bail};
 use std::ffi::OsStr;
 use std::path::PathBuf;

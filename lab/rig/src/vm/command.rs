@@ -2,7 +2,7 @@
 
 use super::folder::quoted;
 use super::{Kernel, Machine, Network, Nic, try_matrix};
-use crate::output::progress;
+use crate::console::progress;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 use std::time::Duration;

@@ -3,9 +3,9 @@
 use super::matrix::{self, Plan};
 use super::rows::{Collector, Row, Verdict, report, totals};
 use super::{Kernel, cache, fetch, qemu, tool};
+use crate::RigError;
+use crate::console::{print, progress};
 use crate::machine::Machine as Host;
-use crate::output::{print, progress};
-use crate::rig::RigError;
 use anyhow::Context as _;
 use clap::Args;
 use std::collections::BTreeMap;
