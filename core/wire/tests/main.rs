@@ -1,4 +1,4 @@
-//! Headers against another implementation, and cut short at every length. One program: each takes time to link.
+//! Headers against another implementation, and cut at every length. One program: each takes time to link.
 
 mod cut_short;
 mod etherparse;
