@@ -1,4 +1,5 @@
-//! Headers against another implementation, and cut short at every length. One program, since each takes time to link.
+//! Headers against another implementation, and cut short at every length. One program, since each takes time
+//! to link.
 
 mod cut_short;
 mod etherparse;
