@@ -2,7 +2,7 @@
 //! each route once it forwards by it.
 use anyhow::{Context as _, ensure};
 use artery_lpm::{Prefix, synthetic};
-use artery_wire::netlink::build::{NEW_ROUTE, gateway, route};
+use artery_netlink::build::{NEW_ROUTE, gateway, route};
 use clap::Args;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};

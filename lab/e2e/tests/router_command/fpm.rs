@@ -2,8 +2,8 @@
 
 use super::net::{FAR, NEAR, Net, Running, on_the_net};
 use crate::support::{SOON, until};
+use artery_netlink::build::*;
 use artery_rig::{Result, Signal};
-use artery_wire::netlink::build::*;
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};

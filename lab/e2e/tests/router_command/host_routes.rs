@@ -4,8 +4,8 @@ use super::fpm::{SERVER, ip};
 use super::net::{FAR, Net, Running, on_the_net};
 use crate::support::{SOON, end, until};
 use artery_l3::router::link_local;
+use artery_netlink::build;
 use artery_rig::{Host, Result, Signal};
-use artery_wire::netlink::build;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 

@@ -73,7 +73,7 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel_records::{ChangeMonitor, ReadOutcome};
+    use crate::records::{ChangeMonitor, ReadOutcome};
 
     #[test]
     fn what_waits_in_the_queue_is_measured_until_it_is_read() {

@@ -1,6 +1,5 @@
 //! Changes of the host by rtnetlink: addresses and routes (several addresses of a family on one interface,
 //! which the older requests can't give it), and filters of tc.
-use crate::HostRoute;
 use crate::refusal::refusal;
 use netlink_packet_core::{
     DecodeError, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NLMSG_DONE,
@@ -15,12 +14,24 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
+/// A route by a gateway on the link of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatewayRoute {
+    /// Where to, with the length of the prefix.
+    pub to: (IpAddr, u8),
+    /// Address of the gateway, which is on the link whatever the prefixes of the interface are.
+    pub gateway: IpAddr,
+    /// Of routes for one prefix the host takes that of the lowest metric.
+    pub metric: u32,
+}
+
 /// A socket for requests that change something, each with an acknowledgement.
 #[derive(Debug)]
-pub(crate) struct Rtnetlink(Socket);
+pub struct Rtnetlink(Socket);
 
 impl Rtnetlink {
-    pub(crate) fn open() -> io::Result<Rtnetlink> {
+    /// Opens a socket to the kernel of this network namespace.
+    pub fn open() -> io::Result<Rtnetlink> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -29,7 +40,7 @@ impl Rtnetlink {
 
     /// Gives an interface an address that can be used at once, without duplicate address detection: the
     /// caller knows that no other host on the link has it.
-    pub(crate) fn add_address(&mut self, index: u32, address: IpAddr, len: u8) -> io::Result<()> {
+    pub fn add_address(&mut self, index: u32, address: IpAddr, len: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
         message.header.prefix_len = len;
@@ -47,7 +58,7 @@ impl Rtnetlink {
     }
 
     /// Takes an address away.
-    pub(crate) fn delete_address(&mut self, index: u32, address: IpAddr, len: u8) -> io::Result<()> {
+    pub fn delete_address(&mut self, index: u32, address: IpAddr, len: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
         message.header.prefix_len = len;
@@ -57,17 +68,17 @@ impl Rtnetlink {
     }
 
     /// Adds a route by a gateway, which may be outside of the interface's own prefixes.
-    pub(crate) fn add_route(&mut self, index: u32, route: &HostRoute) -> io::Result<()> {
+    pub fn add_route(&mut self, index: u32, route: &GatewayRoute) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewRoute(Rtnetlink::route(index, route));
         self.change(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Deletes a route that was so added.
-    pub(crate) fn delete_route(&mut self, index: u32, route: &HostRoute) -> io::Result<()> {
+    pub fn delete_route(&mut self, index: u32, route: &GatewayRoute) -> io::Result<()> {
         self.change(RouteNetlinkMessage::DelRoute(Rtnetlink::route(index, route)), 0)
     }
 
-    fn route(index: u32, route: &HostRoute) -> RouteMessage {
+    fn route(index: u32, route: &GatewayRoute) -> RouteMessage {
         let (to, len) = route.to;
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
@@ -90,14 +101,14 @@ impl Rtnetlink {
     }
 
     /// Requests a change, and waits until it is made. `flags` are `NLM_F_CREATE` and its like.
-    pub(crate) fn change(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    pub fn change(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.send(request, NLM_F_ACK | flags)?;
         let (answer, _) = self.0.recv_from_full()?;
         read(&answer)
     }
 
     /// All objects that the kernel has of a kind. Those that the library does not understand are left out.
-    pub(crate) fn dump(&mut self, request: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    pub fn dump(&mut self, request: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.send(request, NLM_F_DUMP)?;
         let mut found = Vec::new();
         loop {
@@ -162,7 +173,7 @@ impl NetlinkDeserializable for OtherAnswer {
 }
 
 /// Whether the kernel did it, whatever the bytes of its answer are.
-pub(crate) fn read(answer: &[u8]) -> io::Result<()> {
+pub fn read(answer: &[u8]) -> io::Result<()> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
     match NetlinkMessage::<OtherAnswer>::deserialize(answer).map_err(invalid)?.payload {
         NetlinkPayload::Error(error) if error.code.is_none() => Ok(()),
@@ -171,9 +182,9 @@ pub(crate) fn read(answer: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Takes bytes for an answer.
-#[cfg(any(test, feature = "fuzz"))]
-pub(crate) fn survive(bytes: &[u8]) {
+/// Takes bytes for an answer, as fuzz targets do.
+#[doc(hidden)]
+pub fn survive(bytes: &[u8]) {
     let _ = read(bytes);
     let _ = read_dump(bytes, &mut Vec::new());
 }

@@ -1,7 +1,7 @@
 //! Links: interfaces of the machine, and what they are (struct
 //! ifinfomsg and IFLA attributes, linux/if_link.h).
 use super::attributes::{Attributes, parse_text, read_u16, read_u32};
-use crate::EtherAddr;
+use artery_wire::EtherAddr;
 
 const HEADER: usize = 16;
 const ARPHRD_ETHER: u16 = 1;

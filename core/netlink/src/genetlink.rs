@@ -18,7 +18,7 @@ const NLA_TYPE_MASK: u16 = 0x3fff;
 
 /// Queries a family by its name, with one attribute. A kernel that lacks the family answers
 /// [`io::ErrorKind::NotFound`].
-pub(crate) fn query_family(name: &str, command: u8, kind: u16, value: &[u8]) -> io::Result<Message> {
+pub fn query_family(name: &str, command: u8, kind: u16, value: &[u8]) -> io::Result<Message> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
@@ -29,7 +29,7 @@ pub(crate) fn query_family(name: &str, command: u8, kind: u16, value: &[u8]) -> 
 /// A message of any family. Attributes are parsed only on access: they can be nested, and all nested lengths
 /// would have to be checked, too.
 #[derive(Clone, Debug)]
-pub(crate) struct Message {
+pub struct Message {
     command: u8,
     attributes: Vec<DefaultNla>,
 }
@@ -79,7 +79,7 @@ impl Message {
         Message { command, attributes: vec![DefaultNla::new(kind, value.to_vec())] }
     }
     /// The value of an attribute, if it is of that length.
-    pub(crate) fn value<const N: usize>(&self, kind: u16) -> Option<[u8; N]> {
+    pub fn value<const N: usize>(&self, kind: u16) -> Option<[u8; N]> {
         let found = self.find(kind)?;
         let mut bytes = [0; N];
         (found.value_len() == N).then(|| found.emit_value(&mut bytes))?;
@@ -90,7 +90,7 @@ impl Message {
         self.attributes.iter().find(|attribute| attribute.kind() & NLA_TYPE_MASK == kind)
     }
     /// The value of an attribute, however long it is.
-    pub(crate) fn bytes(&self, kind: u16) -> Option<Vec<u8>> {
+    pub fn bytes(&self, kind: u16) -> Option<Vec<u8>> {
         let found = self.find(kind)?;
         let mut bytes = vec![0; found.value_len()];
         found.emit_value(&mut bytes);
@@ -113,7 +113,7 @@ fn query(socket: &Socket, question: Message, family: u16) -> io::Result<Message>
 }
 
 /// Reads an answer, whatever its bytes are.
-pub(crate) fn read(answer: &[u8]) -> io::Result<Message> {
+pub fn read(answer: &[u8]) -> io::Result<Message> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
     match NetlinkMessage::<GenlMessage<Message>>::deserialize(answer).map_err(invalid)?.payload {
         NetlinkPayload::InnerMessage(message) => Ok(message.payload),
@@ -122,29 +122,25 @@ pub(crate) fn read(answer: &[u8]) -> io::Result<Message> {
     }
 }
 
-/// Takes bytes for an answer of the controller.
-#[cfg(any(test, feature = "fuzz"))]
-pub(crate) fn survive(bytes: &[u8]) {
+/// Takes bytes for an answer of the controller, as fuzz targets do.
+#[doc(hidden)]
+pub fn survive(bytes: &[u8]) {
     if let Ok(answer) = read(bytes) {
         let _ = said_family(&answer);
     }
 }
 
 /// Answers as the kernel would write them.
-#[cfg(test)]
-pub(crate) mod written {
+#[doc(hidden)]
+pub mod written {
     use super::{CONTROLLER, GET_FAMILY};
+    pub use crate::build::attribute;
 
-    pub(crate) fn answer(attributes: &[&[u8]]) -> Vec<u8> {
+    /// An answer of the controller.
+    pub fn answer(attributes: &[&[u8]]) -> Vec<u8> {
         let body = [&[GET_FAMILY, 1, 0, 0], &attributes.concat()[..]].concat();
         let len = (16 + body.len() as u32).to_ne_bytes();
         [&len[..], &CONTROLLER.to_ne_bytes(), &[0; 10], &body].concat()
-    }
-
-    pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = [&(4 + value.len() as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn refusal(message: &ErrorMessage) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use crate::{forged, genetlink, rtnetlink};
+    use crate::{genetlink, rtnetlink};
     use std::io::ErrorKind;
 
     #[test]
@@ -22,7 +22,8 @@ mod tests {
             let header = [20, 0, 0, 0, 2, 0, 0x0e, 0x2b, 0x34, 0x26, 0x14, 0x0e, 0x0c, 0, 0, 0];
             [&header[..], &code.to_ne_bytes()].concat()
         };
-        forged::netlink(&bytes(i32::MIN));
+        genetlink::survive(&bytes(i32::MIN));
+        rtnetlink::survive(&bytes(i32::MIN));
         for nonsense in [i32::MIN, 5] {
             assert_eq!(rtnetlink::read(&bytes(nonsense)).unwrap_err().kind(), ErrorKind::InvalidData);
             assert_eq!(genetlink::read(&bytes(nonsense)).unwrap_err().kind(), ErrorKind::InvalidData);

@@ -1,6 +1,6 @@
 //! Sockets for dumps and notifications of the kernel's links, addresses, routes, next-hop objects, neighbors
 //! and rules, by rtnetlink. Only records come from here; conclusions are drawn elsewhere.
-use artery_wire::netlink::{
+use crate::{
     Family, HEADER, Message, Messages, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
     News,
 };

@@ -6,7 +6,8 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::io;
 use std::time::Duration;
 
-pub(crate) const REQUEST: u16 = 1;
+/// `NLM_F_REQUEST`: set in every request.
+pub const REQUEST: u16 = 1;
 /// `NLM_F_DUMP`: all there is.
 const ALL: u16 = 0x300;
 /// Something changed while the kernel wrote the answer.
@@ -21,26 +22,29 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One message: its type, and what follows the header.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) kind: u16,
-    pub(crate) body: Vec<u8>,
+pub struct Message {
+    /// Its type.
+    pub kind: u16,
+    /// What follows the header.
+    pub body: Vec<u8>,
 }
 
 /// Returns all objects of a kind that the kernel has. Nothing if the kernel lacks the protocol.
-pub(crate) fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
+pub fn dump(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
     RequestSocket::open(protocol)?.dump(kind, body)
 }
 
 /// A socket for several requests; none if the kernel lacks the protocol.
-pub(crate) struct RequestSocket(Option<Socket>);
+pub struct RequestSocket(Option<Socket>);
 
 impl RequestSocket {
-    pub(crate) fn open(protocol: isize) -> io::Result<RequestSocket> {
+    /// Opens a socket of a protocol (`NETLINK_…`).
+    pub fn open(protocol: isize) -> io::Result<RequestSocket> {
         open_socket(protocol).map(RequestSocket)
     }
 
     /// Returns all objects of a kind that the kernel has.
-    pub(crate) fn dump(&self, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
+    pub fn dump(&self, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
         let Some(socket) = &self.0 else { return Ok(Vec::new()) };
         for _ in 0..ATTEMPTS {
             socket.send(&encode_request(kind, REQUEST | ALL, body), 0)?;
@@ -53,7 +57,7 @@ impl RequestSocket {
 }
 
 /// The bodies of all that a subsystem of netfilter has of a kind: none where the kernel does not know it.
-pub(crate) fn dump_of_netfilter(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+pub fn dump_of_netfilter(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     match dump(NETLINK_NETFILTER, kind, body) {
         Err(error) if is_unknown(&error) => Ok(Vec::new()),
         messages => Ok(messages?.into_iter().map(|message| message.body).collect()),
@@ -62,13 +66,13 @@ pub(crate) fn dump_of_netfilter(kind: u16, body: &[u8]) -> io::Result<Vec<Vec<u8
 
 /// Whether a subsystem of netfilter does not know what was asked for. That there is no such subsystem the
 /// kernel says as `EINVAL`.
-pub(crate) fn is_unknown(error: &io::Error) -> bool {
+pub fn is_unknown(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, NotFound, Unsupported};
     matches!(error.kind(), InvalidInput | NotFound | Unsupported)
 }
 
 /// The answer to one question; `None` if the kernel does not have the protocol.
-pub(crate) fn query_one(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Option<Message>> {
+pub fn query_one(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Option<Message>> {
     let Some(socket) = open_socket(protocol)? else { return Ok(None) };
     socket.send(&encode_request(kind, REQUEST, body), 0)?;
     let (bytes, _) = socket.recv_from_full()?;
@@ -88,12 +92,13 @@ fn open_socket(protocol: isize) -> io::Result<Option<Socket>> {
 
 /// Whether an error says that the kernel was built without what was
 /// asked for: `EPROTONOSUPPORT`, `EAFNOSUPPORT`.
-pub(super) fn is_missing(error: &io::Error) -> bool {
+pub fn is_missing(error: &io::Error) -> bool {
     let missing = [rustix::io::Errno::PROTONOSUPPORT, rustix::io::Errno::AFNOSUPPORT];
     missing.iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
 }
 
-pub(crate) fn encode_request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+/// A request as it is sent: its header, and what follows it.
+pub fn encode_request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let len = (HEADER + body.len()) as u32;
     let mut bytes = len.to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -104,7 +109,7 @@ pub(crate) fn encode_request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// An attribute as it is sent: its length, its kind, its value, filled up to four bytes.
-pub(crate) fn encode_attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+pub fn encode_attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(value);
@@ -128,19 +133,21 @@ fn receive_dump(socket: &Socket) -> io::Result<Option<Vec<Message>>> {
 
 /// What one datagram holds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Datagram {
+pub struct Datagram {
     messages: Vec<Message>,
     is_interrupted: bool,
     is_last: bool,
 }
 
 impl Datagram {
-    pub(crate) fn into_messages(self) -> Vec<Message> {
+    /// Its messages, without those that end an answer.
+    pub fn into_messages(self) -> Vec<Message> {
         self.messages
     }
 }
 
-pub(crate) fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
+/// Reads a datagram. An error that the kernel says in it is an error here.
+pub fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
     let mut part = Datagram::default();
     while !bytes.is_empty() && !part.is_last {
         let length = usize::try_from(u32_at(bytes, 0)?).map_err(|_| nonsense())?;
@@ -165,15 +172,15 @@ pub(crate) fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
 
 /// Attributes by their kind.
 #[derive(Debug)]
-pub(crate) struct Attributes<'a>(Vec<(u16, &'a [u8])>);
+pub struct Attributes<'a>(Vec<(u16, &'a [u8])>);
 
 impl<'a> Attributes<'a> {
     /// Reads those that follow a fixed part of a message.
-    pub(crate) fn after_header(fixed: usize, body: &'a [u8]) -> io::Result<Attributes<'a>> {
+    pub fn after_header(fixed: usize, body: &'a [u8]) -> io::Result<Attributes<'a>> {
         Attributes::parse_all(body.get(fixed..).ok_or_else(nonsense)?)
     }
     /// Reads those that an attribute consists of.
-    pub(crate) fn parse_all(bytes: &'a [u8]) -> io::Result<Attributes<'a>> {
+    pub fn parse_all(bytes: &'a [u8]) -> io::Result<Attributes<'a>> {
         let one = |found: Result<netlink_packet_core::NlaBuffer<&'a [u8]>, _>| {
             let attribute = found.map_err(|_| nonsense())?;
             let (kind, length) = (attribute.kind(), attribute.value_length());
@@ -182,36 +189,40 @@ impl<'a> Attributes<'a> {
         };
         NlasIterator::new(bytes).map(one).collect::<io::Result<_>>().map(Attributes)
     }
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
         self.0.iter().copied()
     }
-    pub(crate) fn value(&self, kind: u16) -> Option<&'a [u8]> {
+    /// The value of the first of a kind.
+    pub fn value(&self, kind: u16) -> Option<&'a [u8]> {
         self.iter().find(|(one, _)| *one == kind).map(|(_, value)| value)
     }
     /// The attributes in one.
-    pub(crate) fn nested(&self, kind: u16) -> io::Result<Option<Attributes<'a>>> {
+    pub fn nested(&self, kind: u16) -> io::Result<Option<Attributes<'a>>> {
         self.value(kind).map(Attributes::parse_all).transpose()
     }
     /// A text, without the zero at its end.
-    pub(crate) fn text(&self, kind: u16) -> Option<String> {
+    pub fn text(&self, kind: u16) -> Option<String> {
         self.value(kind).map(text)
     }
     /// A number in the machine's order, as rtnetlink has them.
-    pub(crate) fn number(&self, kind: u16) -> Option<u32> {
+    pub fn number(&self, kind: u16) -> Option<u32> {
         self.value(kind).and_then(|value| u32_at(value, 0).ok())
     }
     /// A number in network order, as nfnetlink has them.
-    pub(crate) fn big_endian(&self, kind: u16) -> Option<u32> {
+    pub fn big_endian(&self, kind: u16) -> Option<u32> {
         self.number(kind).map(u32::from_be)
     }
 }
 
-pub(super) fn text(value: &[u8]) -> String {
+/// A text, up to the zero at its end.
+pub fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> io::Result<u32> {
+/// The number of four bytes at a place, in the machine's order.
+pub fn u32_at(bytes: &[u8], at: usize) -> io::Result<u32> {
     bytes
         .get(at..)
         .and_then(|rest| rest.first_chunk())
@@ -219,7 +230,8 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> io::Result<u32> {
         .ok_or_else(nonsense)
 }
 
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> io::Result<u16> {
+/// The number of two bytes at a place, in the machine's order.
+pub fn u16_at(bytes: &[u8], at: usize) -> io::Result<u16> {
     bytes
         .get(at..)
         .and_then(|rest| rest.first_chunk())
@@ -228,36 +240,36 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> io::Result<u16> {
 }
 
 /// The error for an answer that can't be right.
-pub(crate) fn nonsense() -> io::Error {
+pub fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is not understood")
 }
 
-/// Messages as the kernel would write them.
-#[cfg(test)]
-pub(crate) mod written {
+/// Messages as the kernel would write them, for tests.
+#[doc(hidden)]
+pub mod written {
     use super::*;
 
-    pub(in crate::blockers) fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
+    pub fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
         let mut bytes = encode_request(kind, flags, body);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
-    pub(crate) use super::encode_attribute as attribute;
-    pub(crate) fn name(kind: u16, text: &str) -> Vec<u8> {
+    pub use super::encode_attribute as attribute;
+    pub fn name(kind: u16, text: &str) -> Vec<u8> {
         attribute(kind, &[text.as_bytes(), &[0]].concat())
     }
-    pub(crate) fn number(kind: u16, value: u32) -> Vec<u8> {
+    pub fn number(kind: u16, value: u32) -> Vec<u8> {
         attribute(kind, &value.to_ne_bytes())
     }
-    pub(crate) fn big_endian(kind: u16, value: u32) -> Vec<u8> {
+    pub fn big_endian(kind: u16, value: u32) -> Vec<u8> {
         attribute(kind, &value.to_be_bytes())
     }
-    pub(crate) fn nested(kind: u16, attributes: &[Vec<u8>]) -> Vec<u8> {
+    pub fn nested(kind: u16, attributes: &[Vec<u8>]) -> Vec<u8> {
         attribute(kind | 0x8000, &attributes.concat())
     }
 
     /// Takes a body cut off at every length, and with every byte changed, which must not panic.
-    pub(crate) fn survive<T>(body: &[u8], read: impl Fn(&[u8]) -> T) {
+    pub fn survive<T>(body: &[u8], read: impl Fn(&[u8]) -> T) {
         (0..body.len()).for_each(|len| drop(read(&body[..len])));
         for at in 0..body.len() {
             for value in [0, 1, 0x7f, 0xff] {

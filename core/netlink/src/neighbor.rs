@@ -1,7 +1,7 @@
 //! Neighbors: link addresses of others (struct ndmsg and NDA attributes, linux/neighbour.h).
 use super::Family;
 use super::attributes::{self, Attributes, read_u16, read_u32};
-use crate::EtherAddr;
+use artery_wire::EtherAddr;
 use std::net::IpAddr;
 
 const HEADER: usize = 12;

@@ -1,16 +1,30 @@
-//! Messages of rtnetlink (rtnetlink(7)): links, addresses, routes, next hops, neighbors and rules, as the
-//! kernel tells of them, and as routing daemons write them to others in its place.
+//! Netlink: what the kernel is asked, told and notifies of.
+//!
+//! - Records of rtnetlink (rtnetlink(7)): links, addresses, routes, next hops, neighbors and rules, as the
+//!   kernel tells of them, and as routing daemons write them to others in its place.
+//! - [`records`]: dumps and notifications of all of these, without waiting.
+//! - [`rtnetlink`]: changes of the host, each with an acknowledgement.
+//! - [`request`]: questions of any protocol (nfnetlink, xfrm, tc), whose answers the caller reads by their
+//!   attributes.
+//! - [`genetlink`]: questions to families of generic netlink.
 //!
 //! Bytes become records here, and nothing is concluded from them. Bytes that are no record are passed over;
-//! no bytes whatsoever make a panic. What is not here: sockets.
+//! no bytes whatsoever make a panic.
+#![forbid(unsafe_code)]
+
 mod address;
 mod attributes;
 pub mod build;
+pub mod genetlink;
 mod link;
 mod message;
 mod neighbor;
 mod next_hop;
+pub mod records;
+mod refusal;
+pub mod request;
 mod route;
+pub mod rtnetlink;
 mod rule;
 mod settings;
 
