@@ -163,5 +163,5 @@ bench-tables: build-dist ## Measures routing tables, and repeats the experiment 
 
 bench-dpdk: build-dist ## Measures routing tables beside those of DPDK, where libdpdk is installed.
 	@pkg-config --exists libdpdk || { echo "libdpdk is missing (Debian: apt install libdpdk-dev)"; exit 1; }
-	$(CC) -O3 -march=native -o target/dist/rte_fib lab/c/rte_fib.c $$(pkg-config --cflags --libs libdpdk)
+	$(CC) -O3 -march=native -o target/dist/rte_fib lab/bench/c/rte_fib.c $$(pkg-config --cflags --libs libdpdk)
 	$(DIST_BENCH) fib --dpdk target/dist/rte_fib

@@ -3,7 +3,7 @@
 #![no_main]
 use artery_adopt::kernel::{News, RecordKind};
 use artery_adopt::mirror::{Mirror, RecordingSink};
-use artery_wire::netlink::Messages;
+use artery_netlink::Messages;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,6 +1,6 @@
 //! Features of an interface that ethtool shows, by the kernel's generic netlink family `ethtool` (Linux 5.6).
 use crate::Interface;
-use crate::genetlink::query_family;
+use artery_netlink::genetlink::query_family;
 use netlink_packet_core::NlasIterator;
 use std::io;
 
@@ -55,8 +55,8 @@ fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::genetlink::written::attribute;
     use crate::namespace::{in_namespace, run};
+    use artery_netlink::genetlink::written::attribute;
 
     #[test]
     fn features_that_are_on_are_listed_by_name() {

@@ -1,7 +1,8 @@
 //! What a kernel would never say. Each function takes any bytes for something that comes from there, does
 //! with it what a port does, and panics when something came of it that must not: fuzz targets start here.
 use crate::offload::{VIRTIO_HEADER, VirtioOffload, describe, longest_segment};
-use crate::{af_packet, genetlink, host_addresses, netdev, rtnetlink, xdp};
+use crate::{af_packet, netdev, xdp};
+use artery_netlink::{genetlink, rtnetlink};
 use artery_packet::{Batch, Pool};
 
 thread_local! {
@@ -43,7 +44,6 @@ pub fn netlink(bytes: &[u8]) {
     genetlink::survive(bytes);
     netdev::survive(bytes);
     rtnetlink::survive(bytes);
-    host_addresses::survive(bytes);
 }
 
 /// What the kernel does to the rings of an AF_XDP socket, between what a port does with them.

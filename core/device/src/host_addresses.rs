@@ -1,9 +1,7 @@
 //! The addresses that the host's interfaces have now.
-use crate::refusal::refusal;
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use artery_netlink::rtnetlink::Rtnetlink;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::IpAddr;
 
@@ -22,46 +20,12 @@ pub struct HostAddress {
 
 /// All addresses of this network namespace, in the kernel's order.
 pub fn host_addresses() -> io::Result<Vec<HostAddress>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let mut message = NetlinkMessage::from(RouteNetlinkMessage::GetAddress(AddressMessage::default()));
-    message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut found = Vec::new();
-    loop {
-        let (answer, _) = socket.recv_from_full()?;
-        if read(&answer, &mut found)? {
-            return Ok(found);
-        }
-    }
-}
-
-/// Takes bytes for an answer.
-#[cfg(any(test, feature = "fuzz"))]
-pub(crate) fn survive(bytes: &[u8]) {
-    let _ = read(bytes, &mut Vec::new());
-}
-
-/// Collects the addresses of an answer, which has several messages; returns whether it was the last.
-fn read(mut answer: &[u8], found: &mut Vec<HostAddress>) -> io::Result<bool> {
-    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-    while !answer.is_empty() {
-        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(answer).map_err(|_| invalid())?;
-        match message.payload {
-            NetlinkPayload::Done(_) => return Ok(true),
-            NetlinkPayload::Error(error) => return Err(refusal(&error)),
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(one)) => found.extend(address(&one)),
-            _ => (),
-        }
-        // Messages begin at multiples of four bytes.
-        let length = (message.header.length as usize).next_multiple_of(4).max(16);
-        answer = answer.get(length..).unwrap_or_default();
-    }
-    Ok(false)
+    let all = Rtnetlink::open()?.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+    let own = |message| match message {
+        RouteNetlinkMessage::NewAddress(one) => address(&one),
+        _ => None,
+    };
+    Ok(all.into_iter().filter_map(own).collect())
 }
 
 /// What a message says. Between two ends `Local` is ours, and `Address` the other.
@@ -104,15 +68,5 @@ mod tests {
             assert!(found.contains(&own("10.9.0.1", 32, Some("10.9.0.2"))), "{found:?}");
             assert!(found.contains(&own("2001:db8::1", 64, None)), "{found:?}");
         });
-    }
-
-    #[test]
-    fn nonsense_for_an_answer_is_an_error_or_nothing() {
-        let mut found = Vec::new();
-        for length in 0..64 {
-            let _ = read(&vec![0xff; length], &mut found);
-            let _ = read(&vec![0; length], &mut found);
-        }
-        assert!(found.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! The host's interface of a router's port: it is kept like the port, by rtnetlink.
 use crate::privsep::{self, Request};
-use crate::rtnetlink::Rtnetlink;
 use crate::{Interface, host_addresses};
+use artery_netlink::rtnetlink::Rtnetlink;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use serde::{Deserialize, Serialize};

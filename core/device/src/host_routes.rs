@@ -4,9 +4,9 @@
 //! others use, [`HOST_ROUTE_METRIC`]. This identifies them, and no other route is ever replaced:
 //! where there is a route of the same prefix and metric, ours is refused.
 use crate::privsep::{self, Helper, Request};
-use crate::rtnetlink::Rtnetlink;
-use artery_wire::netlink::build::{self, DEL_ROUTE, NEW_ROUTE};
-use artery_wire::netlink::{
+use artery_netlink::build::{self, DEL_ROUTE, NEW_ROUTE};
+use artery_netlink::rtnetlink::Rtnetlink;
+use artery_netlink::{
     Family, Messages, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NLMSG_DONE,
     NLMSG_ERROR, News, Record, Route,
 };

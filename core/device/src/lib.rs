@@ -26,8 +26,6 @@ pub mod files;
 #[forbid(unsafe_code)]
 pub mod forged;
 #[forbid(unsafe_code)]
-mod genetlink;
-#[forbid(unsafe_code)]
 mod host_addresses;
 #[forbid(unsafe_code)]
 mod host_news;
@@ -37,8 +35,6 @@ mod host_port;
 mod host_routes;
 #[forbid(unsafe_code)]
 mod interface;
-#[forbid(unsafe_code)]
-pub mod kernel_records;
 #[forbid(unsafe_code)]
 mod link;
 #[forbid(unsafe_code)]
@@ -62,10 +58,6 @@ pub mod privsep;
 mod probe;
 #[forbid(unsafe_code)]
 mod queue;
-#[forbid(unsafe_code)]
-mod refusal;
-#[forbid(unsafe_code)]
-mod rtnetlink;
 #[forbid(unsafe_code)]
 mod settings;
 #[allow(unsafe_code)]

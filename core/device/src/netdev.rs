@@ -1,5 +1,5 @@
 //! What a driver can do with XDP, by the kernel's generic netlink family `netdev` (Linux 6.3).
-use crate::genetlink::{Message, query_family};
+use artery_netlink::genetlink::{Message, query_family};
 use std::io;
 
 /// An interface, as the family knows it.
@@ -57,7 +57,7 @@ pub(crate) fn has_zero_copy(index: u32) -> io::Result<bool> {
 /// Takes bytes for an answer.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn survive(bytes: &[u8]) {
-    if let Ok(answer) = crate::genetlink::read(bytes) {
+    if let Ok(answer) = artery_netlink::genetlink::read(bytes) {
         let _ = said_features(&answer);
     }
 }
@@ -66,9 +66,9 @@ pub(crate) fn survive(bytes: &[u8]) {
 mod tests {
     use super::*;
     use crate::Interface;
-    use crate::genetlink::read;
-    use crate::genetlink::written::{answer, attribute};
     use crate::namespace::{in_namespace, run};
+    use artery_netlink::genetlink::read;
+    use artery_netlink::genetlink::written::{answer, attribute};
 
     #[test]
     fn a_virtual_link_has_no_zero_copy() {

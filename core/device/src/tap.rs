@@ -8,9 +8,9 @@ use crate::interface::{check_name, control_socket};
 use crate::offload::{VIRTIO_HEADER, VirtioOffload, describe};
 use crate::privsep::{self, Request};
 use crate::queue::OwnAddress;
-use crate::rtnetlink::Rtnetlink;
 use crate::sys::{self, IfreqCommand};
 use crate::{DeviceError, Interface, RxCounters, RxQueue, TxCounters, TxQueue};
+use artery_netlink::rtnetlink::{GatewayRoute, Rtnetlink};
 use artery_packet::{Batch, Packet, PacketType, Pool, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -67,6 +67,12 @@ pub struct HostRoute {
     pub gateway: IpAddr,
     /// Of routes for one prefix the host takes that of the lowest metric.
     pub metric: u32,
+}
+
+impl HostRoute {
+    fn by_gateway(&self) -> GatewayRoute {
+        GatewayRoute { to: self.to, gateway: self.gateway, metric: self.metric }
+    }
 }
 
 impl TapSettings {
@@ -152,7 +158,7 @@ pub(crate) fn change(
     let mut netlink = Rtnetlink::open().map_err(failed("opening a netlink socket"))?;
     for route in before.routes.iter().filter(|route| !after.routes.contains(route)) {
         // The host may have deleted it.
-        let _ = netlink.delete_route(index, route);
+        let _ = netlink.delete_route(index, &route.by_gateway());
     }
     for (address, len) in before.addresses.iter().filter(|address| !after.addresses.contains(address)) {
         // The same.
@@ -163,7 +169,7 @@ pub(crate) fn change(
         netlink.add_address(index, *address, *len).map_err(failed("adding an address"))?;
     }
     for route in &after.routes {
-        match netlink.add_route(index, route) {
+        match netlink.add_route(index, &route.by_gateway()) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             added => added.map_err(failed("adding a route to it"))?,
         }
@@ -280,7 +286,9 @@ pub(crate) fn configure(name: &str, settings: &TapSettings) -> Result<(), Device
     ask(socket.as_fd(), name, (IfreqCommand::SetFlags, "bringing it up"), &flags.to_ne_bytes())?;
     // The kernel takes a gateway only where it is up.
     let mut routes = settings.routes.iter();
-    routes.try_for_each(|route| netlink.add_route(index, route).map_err(failed("adding a route to it")))
+    routes.try_for_each(|route| {
+        netlink.add_route(index, &route.by_gateway()).map_err(failed("adding a route to it"))
+    })
 }
 
 /// Puts an error of reading or writing into words.

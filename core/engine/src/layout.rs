@@ -304,15 +304,24 @@ impl Layout {
 
     /// The parts of the graph that are connected otherwise than by pushing to a queue.
     pub fn connected_parts(&self) -> Vec<Vec<usize>> {
-        let mut part_of: Vec<usize> = (0..self.nodes.len()).collect();
         let joins = |edge: &&Edge| self.inputs(edge.to.0)[edge.to.1] || !self.nodes[edge.to.0].class.boundary;
+        let mut next: Vec<usize> = (0..self.nodes.len()).collect();
         for edge in self.edges.iter().filter(joins) {
-            let (from, to) = (part_of[edge.from.0], part_of[edge.to.0]);
-            part_of.iter_mut().filter(|part| **part == from).for_each(|part| *part = to);
+            let (from, to) = (end_of(&mut next, edge.from.0), end_of(&mut next, edge.to.0));
+            next[from] = to;
         }
         let mut parts = vec![Vec::new(); self.nodes.len()];
-        part_of.iter().enumerate().for_each(|(node, &part)| parts[part].push(node));
+        (0..next.len()).for_each(|node| parts[end_of(&mut next, node)].push(node));
         parts.retain(|part| !part.is_empty());
         parts
     }
+}
+
+/// Where the chain from `node` ends: each leads to its `next`, the last to itself. Shortens the chain.
+fn end_of(next: &mut [usize], mut node: usize) -> usize {
+    while next[node] != node {
+        next[node] = next[next[node]];
+        node = next[node];
+    }
+    node
 }

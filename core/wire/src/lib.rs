@@ -1,5 +1,4 @@
-//! Packet headers as typed views over bytes, checksums, addresses and prefixes; and
-//! messages of rtnetlink as records.
+//! Packet headers as typed views over bytes, checksums, addresses and prefixes.
 //!
 //! A view checks lengths once, in `new`; its accessors never panic after that. A view over `&[u8]` reads, one
 //! over `&mut [u8]` writes too. What is not here: packets and their memory, policy, input and output.
@@ -21,7 +20,6 @@ pub mod checksum;
 pub mod describe;
 pub mod membership;
 pub mod nd;
-pub mod netlink;
 
 mod arp;
 mod bfd;

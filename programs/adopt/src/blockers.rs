@@ -12,7 +12,6 @@ mod hooks;
 mod ipsec;
 pub(crate) mod iptables;
 mod links;
-pub(crate) mod netlink;
 pub(crate) mod nftables;
 mod notes;
 mod offloads;

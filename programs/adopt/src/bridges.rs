@@ -7,8 +7,8 @@ mod message;
 pub(crate) use message::BridgeSettings;
 pub(crate) use message::{BridgeLink, MemberSettings, dump_links};
 
-use crate::blockers::netlink;
 use crate::fast::{Accelerator, FdbEntry};
+use artery_netlink::request as netlink;
 use artery_wire::EtherAddr;
 use message::{FdbRecord, GONE_NEIGHBOR, NEW_NEIGHBOR, dump_fdb};
 use netlink_sys::protocols::NETLINK_ROUTE;

@@ -3,8 +3,8 @@
 //!
 //! Records come from sockets of `artery_device`, and nothing is concluded from them: what forwarded
 //! packets are to do is the mirror's.
-pub use artery_device::kernel_records::{ChangeMonitor, DumpProgress, ReadOutcome, RecordDump, RecordKind};
-pub use artery_wire::netlink::{
+pub use artery_netlink::records::{ChangeMonitor, DumpProgress, ReadOutcome, RecordDump, RecordKind};
+pub use artery_netlink::{
     Address, Family, Link, LinkKind, Manner, Neighbor, News, NextHopObject, ObjectKind, Path, Record, Route,
     RouteHop, RouteKind, Rule, RuleAction, Selectors, Settings,
 };

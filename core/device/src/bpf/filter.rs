@@ -3,7 +3,7 @@
 //! A filter stays when its process is killed. So that others can tell, its name names a Unix socket of the
 //! filter's own (abstract, which belongs to the network namespace and ends with the process): a filter whose
 //! socket is gone is dead.
-use crate::rtnetlink::Rtnetlink;
+use artery_netlink::rtnetlink::Rtnetlink;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{

@@ -28,9 +28,10 @@ others leave by output 1 or are dropped. Bytes that were on the wire and not in 
 extra length annotation. When a damaged file has been sent up to the damage, that is reported with its place,
 and the run counts as failed: the program's exit status is 1.
 
-LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Files that gzip packed are read,
-too; places are those in the unpacked file. `filepos` goes to a place far behind bit by bit, so that packets
-elsewhere don't wait; that no record begins there turns out later then, and is reported as damage is.",
+LOOP plays a file several times, or -1 for ever, from memory: for benchmarks. Of a packed file or a stream at
+most 4 GiB are kept. Files that gzip packed are read, too; places are those in the unpacked file. `filepos`
+goes to a place far behind bit by bit, so that packets elsewhere don't wait; that no record begins there turns
+out later then, and is reported as damage is.",
     example: "FromDump(trace.pcap, STOP true) -> CheckIPHeader(14) -> Discard;",
     ports: "0/1-2",
     processing: "a/ah",
@@ -194,11 +195,10 @@ impl FromDump {
 
     /// Opens the file at the record at `position`, or at its start if that is zero.
     fn open_at(&self, position: u64) -> Result<Trace, String> {
-        let opened = match self.rounds {
-            None => Trace::open_once(&self.path),
-            Some(Limit(rounds)) => Trace::open_looping(&self.path, rounds),
+        let mut trace = match self.rounds {
+            None => Trace::open_once(&self.path).map_err(|error| error.to_string())?,
+            Some(Limit(rounds)) => Trace::open_looping(&self.path, rounds)?,
         };
-        let mut trace = opened.map_err(|error| error.to_string())?;
         if position > 0 {
             trace.go_towards(position, usize::MAX).map_err(|why| self.in_file(&why))?;
         }

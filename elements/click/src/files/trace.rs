@@ -6,6 +6,8 @@ use std::ops::Range;
 /// Bytes of a file's header, and of a record's.
 pub(super) const FILE_HEADER: u64 = 24;
 pub(super) const RECORD_HEADER: u64 = 16;
+/// What is kept in memory of a file that has no end in sight, in bytes.
+const MOST_IN_MEMORY: usize = 4 << 30;
 /// No packet is longer; what a record has beyond is cut off.
 const LONGEST: usize = 65535;
 
@@ -39,16 +41,13 @@ impl Trace {
     }
 
     /// Reads a file into memory to play it `rounds` times; without a number for ever.
-    pub(super) fn open_looping(path: &str, rounds: Option<u64>) -> Result<Trace, DeviceError> {
-        let mut reader = open_reader(path)?;
-        let mut memory = Memory { bytes: Vec::new(), records: Vec::new(), next: 0, rounds };
-        while let Some((record, bytes)) = reader.next_record()? {
-            let start = memory.bytes.len();
-            memory.bytes.extend_from_slice(bytes);
-            memory.records.push((record, start..memory.bytes.len()));
-        }
-        let link_type = reader.link_type();
-        Ok(Trace { link_type, input: Input::Memory(memory), position: FILE_HEADER })
+    pub(super) fn open_looping(path: &str, rounds: Option<u64>) -> Result<Trace, String> {
+        let mut reader = open_reader(path).map_err(|error| error.to_string())?;
+        // Whoever loops a plain file sees how large it is.
+        let size = std::fs::metadata(path).map_or(0, |file| file.len());
+        let memory = Memory::read(&mut reader, rounds, MOST_IN_MEMORY.max(2 * size as usize))
+            .map_err(|why| format!("{path}: {why}"))?;
+        Ok(Trace { link_type: reader.link_type(), input: Input::Memory(memory), position: FILE_HEADER })
     }
 
     /// The link type of the packets.
@@ -207,6 +206,23 @@ fn next_plain(reader: &mut PcapReader, packet: &mut Packet) -> Result<Option<Rec
 }
 
 impl Memory {
+    /// Reads all records; refuses a file of which more than `most` bytes would be kept.
+    fn read(reader: &mut PcapReader, rounds: Option<u64>, most: usize) -> Result<Memory, String> {
+        let mut memory = Memory { bytes: Vec::new(), records: Vec::new(), next: 0, rounds };
+        while let Some((record, bytes)) = reader.next_record().map_err(|error| error.to_string())? {
+            let start = memory.bytes.len();
+            memory.bytes.extend_from_slice(bytes);
+            memory.records.push((record, start..memory.bytes.len()));
+            if memory.bytes.len() + size_of_val(memory.records.as_slice()) > most {
+                return Err(format!(
+                    "LOOP would keep more than {} MiB of it in memory: unpack it to a file, or cut it",
+                    most >> 20
+                ));
+            }
+        }
+        Ok(memory)
+    }
+
     fn start_over(&mut self) -> bool {
         let again = !self.records.is_empty() && self.rounds.is_none_or(|rounds| rounds > 1);
         if again {
@@ -281,4 +297,24 @@ pub(super) fn pack(path: &str) {
     let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
     std::io::Write::write_all(&mut encoder, &plain).unwrap();
     encoder.finish().unwrap();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use artery_device::{PcapOptions, PcapWriter};
+
+    #[test]
+    fn a_file_without_an_end_in_sight_is_not_kept_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("zeros.pcap").to_str().unwrap().to_string();
+        let mut writer = PcapWriter::create(&path, PcapOptions::default()).unwrap();
+        (0..2000).for_each(|_| writer.write(Time::ZERO, 1000, &[0; 1000]).unwrap());
+        writer.flush().unwrap();
+        pack(&path);
+        let read = |most| Memory::read(&mut open_reader(&path).unwrap(), None, most);
+        assert_eq!(read(3 << 20).unwrap_or_else(|why| panic!("{why}")).records.len(), 2000);
+        let refusal = read(1 << 20).err().unwrap();
+        assert!(refusal.starts_with("LOOP would keep more than 1 MiB of it in memory: "), "{refusal}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Answers to routes: the same message with the resulting state, as zebra reads it from FRR 8.5 on.
 use super::frames::{self, BEGIN};
 use super::rib::RouteState;
-use artery_wire::netlink::HEADER;
+use artery_netlink::HEADER;
 use std::io::{self, Write};
 
 /// Where rtm_flags are in a message.
@@ -74,7 +74,7 @@ impl Answers {
 mod tests {
     use super::super::reason::RejectReason;
     use super::*;
-    use artery_wire::netlink::build::{NEW_ROUTE, gateway, route};
+    use artery_netlink::build::{NEW_ROUTE, gateway, route};
 
     #[test]
     fn an_answer_is_the_message_with_what_became_of_it() {

@@ -1,6 +1,6 @@
 //! Next-hop objects of a connection, by their numbers. Another connection numbers its own.
 use super::reason::RejectReason;
-use artery_wire::netlink::{ObjectKind, RouteHop};
+use artery_netlink::{ObjectKind, RouteHop};
 use std::collections::HashMap;
 
 /// The objects of the present connection.

@@ -3,7 +3,7 @@ use super::next_hops::NextHops;
 use super::reason::RejectReason;
 use super::target::Target;
 use artery_l3::router::{Protocol, RouteSpec};
-use artery_wire::netlink::Path;
+use artery_netlink::Path;
 use std::collections::HashMap;
 
 /// The number of a path.

@@ -8,7 +8,7 @@ use artery_forward::shared::SharedRouter;
 use artery_l3::router::{Protocol, RouterError, Standing, Tables};
 use artery_lpm::Prefix;
 use artery_lpm::load::AnyPrefix;
-use artery_wire::netlink::{ObjectKind, Path};
+use artery_netlink::{ObjectKind, Path};
 use std::collections::HashMap;
 use std::ops::DerefMut;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use super::rib::{AllTables, Rib};
 use super::update::Update;
 use artery_l3::router::Tables;
 use artery_lpm::load::AnyPrefix;
-use artery_wire::netlink::{HEADER, Messages};
+use artery_netlink::{HEADER, Messages};
 use std::ops::DerefMut;
 use std::time::Duration;
 

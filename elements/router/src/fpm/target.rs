@@ -5,7 +5,7 @@ use artery_device::Interface;
 use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
 use artery_l3::router::{RouteSpec, Target as Hop};
-use artery_wire::netlink::{Path, RouteHop, RouteKind};
+use artery_netlink::{Path, RouteHop, RouteKind};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};

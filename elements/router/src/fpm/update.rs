@@ -3,8 +3,8 @@ use super::broken::FpmProtocolError;
 use super::reason::{IgnoredMessage, RejectReason};
 use artery_l3::router::Protocol;
 use artery_lpm::load::AnyPrefix;
-use artery_wire::netlink::{Attributes, Message, NextHopObject, ObjectKind, Path, Record, Route};
-use artery_wire::netlink::{News, RouteKind};
+use artery_netlink::{Attributes, Message, NextHopObject, ObjectKind, Path, Record, Route};
+use artery_netlink::{News, RouteKind};
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
@@ -111,8 +111,8 @@ fn read_next_hop(message: &Message<'_>) -> Result<Update, FpmProtocolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_wire::netlink::Messages;
-    use artery_wire::netlink::build::*;
+    use artery_netlink::Messages;
+    use artery_netlink::build::*;
     use proptest::prelude::*;
     use std::net::IpAddr;
 

@@ -4,7 +4,7 @@
 use artery_device::HOST_ROUTE_PROTOCOL;
 use artery_l3::router::Protocol;
 use artery_lpm::load::AnyPrefix;
-use artery_wire::netlink::{Family, Manner, Path, Route, RouteHop, RouteKind};
+use artery_netlink::{Family, Manner, Path, Route, RouteHop, RouteKind};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -175,8 +175,8 @@ fn is_same_hop(one: &RouteHop, other: &RouteHop) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_wire::netlink::build::{self, DEL_ROUTE, NEW_ROUTE};
-    use artery_wire::netlink::{Messages, News, Record};
+    use artery_netlink::build::{self, DEL_ROUTE, NEW_ROUTE};
+    use artery_netlink::{Messages, News, Record};
     use std::net::IpAddr;
 
     const TO: ((&str, u8), (&str, u8)) = (("10.9.0.0", 16), ("fd09::", 16));

@@ -2,8 +2,8 @@
 //!
 //! Kernels say what hangs at their hooks since Linux 5.14, if they were built so. Those that
 //! do not are believed.
-use super::netlink::{self, Attributes, RequestSocket};
 use super::{Blocker, BlockerKind, Family};
+use artery_netlink::request::{self as netlink, Attributes, RequestSocket};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use std::io;
 
@@ -128,8 +128,8 @@ fn guard(body: &[u8], hook: &str) -> io::Result<Option<Blocker>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netlink::written::{big_endian, name, nested, survive};
     use super::*;
+    use artery_netlink::request::written::{big_endian, name, nested, survive};
 
     fn body(attributes: &[Vec<u8>]) -> Vec<u8> {
         [&[2, 0, 0, 0], &attributes.concat()[..]].concat()

@@ -1,6 +1,6 @@
 //! IPsec policies: forwarded packets that one selects are protected, or must have been.
-use super::netlink::{self, u16_at, u32_at};
 use super::{Blocker, BlockerKind, Family, count_things};
+use artery_netlink::request::{self as netlink, u16_at, u32_at};
 use netlink_sys::protocols::NETLINK_XFRM;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -98,8 +98,8 @@ fn of_default(body: &[u8]) -> io::Result<Option<Blocker>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netlink::written::survive;
     use super::*;
+    use artery_netlink::request::written::survive;
 
     fn policy(family: u16, direction: u8) -> Vec<u8> {
         let mut body = vec![0; 168];

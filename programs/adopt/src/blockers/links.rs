@@ -1,6 +1,6 @@
 //! What interfaces say of themselves and of each other: masters, XDP programs, interfaces on top of others.
-use super::netlink::{self, Attributes, u16_at, u32_at};
 use super::{Blocker, BlockerKind, Bridging, Direction, Family, OwnHook, Port, sysctl};
+use artery_netlink::request::{self as netlink, Attributes, u16_at, u32_at};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::collections::BTreeMap;
 use std::io;
@@ -290,8 +290,8 @@ fn of_child(port: &Port, child: &Link) -> Blocker {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netlink::written::{attribute, name, nested, number, survive};
     use super::*;
+    use artery_netlink::request::written::{attribute, name, nested, number, survive};
 
     fn link(index: u32, called: &str, kind: &str, more: &[Vec<u8>]) -> Vec<u8> {
         link_of(index, called, &[name(INFO_KIND, kind)], more)

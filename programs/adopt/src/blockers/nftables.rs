@@ -1,7 +1,7 @@
 //! Chains and flow tables of nftables that forwarded packets would pass through.
-use super::netlink::{self, Attributes};
 use super::tracking::Tracks;
 use super::{Blocker, BlockerKind, Direction, Family, Port, STAYS_TRANSLATED, count_things};
+use artery_netlink::request::{self as netlink, Attributes};
 use std::io;
 
 /// The subsystem of nftables in the types of nfnetlink's messages.
@@ -363,8 +363,8 @@ fn of_flow_table(body: &[u8], ports: &[Port]) -> io::Result<Vec<Blocker>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netlink::written::{self, big_endian, name, nested};
     use super::*;
+    use artery_netlink::request::written::{self, big_endian, name, nested};
 
     fn ports() -> Vec<Port> {
         let port = |(index, name): (u32, &str)| Port {

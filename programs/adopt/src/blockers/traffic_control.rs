@@ -1,7 +1,7 @@
 //! What tc has set up at ports: filters in both directions, and queueing that is more than a queue.
-use super::netlink::{self, Attributes, Message, u32_at};
 use super::{Blocker, BlockerKind, Direction, OwnHook, Port};
 use artery_device::bpf::{self, AttachedPrograms, TcxSide};
+use artery_netlink::request::{self as netlink, Attributes, Message, u32_at};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
 
@@ -143,8 +143,8 @@ fn of_filter(port: &Port, filter: &TcObject, direction: Direction) -> Blocker {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netlink::written::{name, nested, survive};
     use super::*;
+    use artery_netlink::request::written::{name, nested, survive};
 
     fn object(interface: u32, kind: &str, info: u32) -> Vec<u8> {
         let mut body = vec![0; FIXED];

@@ -111,7 +111,7 @@ fn polled(ports: &[Port]) -> Vec<Blocker> {
 /// A socket that receives notifications of some groups; `None` if the kernel does not have the protocol.
 fn open_socket(protocol: isize, groups: &[u32]) -> io::Result<Option<Socket>> {
     let mut socket = match Socket::new(protocol) {
-        Err(error) if super::netlink::is_missing(&error) => return Ok(None),
+        Err(error) if artery_netlink::request::is_missing(&error) => return Ok(None),
         socket => socket?,
     };
     socket.set_non_blocking(true)?;

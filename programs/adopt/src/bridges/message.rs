@@ -1,6 +1,6 @@
 //! Bridges, their members and forwarding databases, as rtnetlink has them (linux/if_link.h,
 //! linux/neighbour.h).
-use crate::blockers::netlink::{self, Attributes, u16_at, u32_at};
+use artery_netlink::request::{self as netlink, Attributes, u16_at, u32_at};
 use artery_wire::EtherAddr;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
@@ -181,7 +181,7 @@ impl FdbRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blockers::netlink::written::{attribute, name, nested, number, survive};
+    use artery_netlink::request::written::{attribute, name, nested, number, survive};
 
     fn link(attributes: &[Vec<u8>]) -> Vec<u8> {
         let mut body = vec![0; LINK_HEADER];

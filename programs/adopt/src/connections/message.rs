@@ -1,8 +1,8 @@
 //! Messages of ctnetlink: what an entry of connection tracking is, and changes of one.
 use super::keeper::ConnectionKeeper;
-use crate::blockers::netlink::{self, Attributes, encode_attribute as attribute};
 use crate::fast::{FlowKey, Translation};
 use crate::kernel::Family;
+use artery_netlink::request::{self as netlink, Attributes, encode_attribute as attribute};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -343,8 +343,8 @@ fn nested(kind: u16, value: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::super::blockers::netlink::written::survive;
     use super::*;
+    use artery_netlink::request::written::survive;
 
     fn tuple(source: [u8; 4], destination: [u8; 4], ports: [u16; 2], protocol: u8) -> Vec<u8> {
         let addresses = [attribute(1, &source), attribute(2, &destination)].concat();

@@ -6,11 +6,11 @@ use super::packet::Header;
 use super::ruleset::*;
 use super::sets::{Set, SetValue};
 use super::xtables;
-use crate::blockers::netlink::{self, Attributes, nonsense};
 use crate::blockers::nftables::{
     CONNECTION_HELPER, FIXED, GET_CHAIN, GET_RULE, GET_TABLE, INET, IPV4, IPV6, NFTABLES,
 };
 use crate::kernel::Family;
+use artery_netlink::request::{self as netlink, Attributes, nonsense};
 use elements::{Element, add_elements, part_lengths};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use sources::{connection_source, meta_source, route_source};
@@ -406,8 +406,8 @@ fn family_name(family: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blockers::netlink::written::survive;
     use crate::policy::Policy;
+    use artery_netlink::request::written::survive;
 
     fn attribute(kind: u16, value: impl AsRef<[u8]>) -> Vec<u8> {
         netlink::encode_attribute(kind, value.as_ref())

@@ -4,12 +4,12 @@
 //! What the kernel does is asked of the kernel where it answers (routes), and evaluated where it does not
 //! (rules).
 use super::Session;
-use crate::blockers::netlink::{self, Attributes, encode_attribute};
 use crate::blockers::{Blocker, BlockerKind};
 use crate::connections::{ConnectionKeeper, ExplainedConnection};
 use crate::fast::{ENOUGH, FlowKey, ForwardDecision, Reason};
 use crate::kernel::Family;
 use crate::policy::{ConnectionView, Interface, Policy, PolicyObstacle};
+use artery_netlink::request::{self as netlink, Attributes, encode_attribute};
 use artery_wire::{IpProtocol, Ipv4, Ipv6, describe};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;

@@ -1,6 +1,6 @@
 //! VRFs, from what a kernel would say of them to where frames go. The kernel that runs the tests may have no
 //! VRFs, so that they are made up here; interfaces and programs are real. Machines that boot a kernel with
-//! VRFs do the same with traffic (row adopt-vrf of lab/src/vm).
+//! VRFs do the same with traffic (row adopt-vrf of lab/rig/src/vm).
 use crate::support::wire::frame;
 use crate::support::{in_namespace, ip_must};
 use artery_adopt::fast::{Accelerator, ForwardDecision, Mode};

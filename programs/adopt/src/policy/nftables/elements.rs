@@ -1,6 +1,6 @@
 //! Elements of sets and maps of nftables.
 use super::super::sets::{Set, SetValue};
-use crate::blockers::netlink::{Attributes, nonsense};
+use artery_netlink::request::{Attributes, nonsense};
 use std::io;
 
 /// An element of a set as it was dumped.

@@ -1,0 +1,165 @@
+//! Questions to families of generic netlink.
+use crate::refusal::refusal;
+use netlink_packet_core::{
+    DecodeError, DefaultNla, Emitable, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, Nla as _, NlaBuffer,
+    NlasIterator, Parseable, ParseableParametrized,
+};
+use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
+use std::io;
+
+/// The controller of families, which is a family itself (linux/genetlink.h).
+const CONTROLLER: u16 = 16;
+const GET_FAMILY: u8 = 3;
+const FAMILY_ID: u16 = 1;
+const FAMILY_NAME: u16 = 2;
+/// Without the flags that an attribute's kind may have (linux/netlink.h).
+const NLA_TYPE_MASK: u16 = 0x3fff;
+
+/// Queries a family by its name, with one attribute. A kernel that lacks the family answers
+/// [`io::ErrorKind::NotFound`].
+pub fn query_family(name: &str, command: u8, kind: u16, value: &[u8]) -> io::Result<Message> {
+    let mut socket = Socket::new(NETLINK_GENERIC)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let family = family(&socket, name)?;
+    query(&socket, Message::asking(command, kind, value), family)
+}
+
+/// A message of any family. Attributes are parsed only on access: they can be nested, and all nested lengths
+/// would have to be checked, too.
+#[derive(Clone, Debug)]
+pub struct Message {
+    command: u8,
+    attributes: Vec<DefaultNla>,
+}
+
+impl GenlFamily for Message {
+    fn family_name() -> &'static str {
+        // The caller sets the family's number.
+        ""
+    }
+    fn command(&self) -> u8 {
+        self.command
+    }
+    fn version(&self) -> u8 {
+        1
+    }
+}
+impl Emitable for Message {
+    fn buffer_len(&self) -> usize {
+        self.attributes.as_slice().buffer_len()
+    }
+    fn emit(&self, buffer: &mut [u8]) {
+        self.attributes.as_slice().emit(buffer);
+    }
+}
+impl ParseableParametrized<[u8], GenlHeader> for Message {
+    fn parse_with_param(bytes: &[u8], header: GenlHeader) -> Result<Message, DecodeError> {
+        let attributes: Result<Vec<_>, DecodeError> = NlasIterator::new(bytes)
+            .map(|attribute| attribute.and_then(|found: NlaBuffer<&[u8]>| DefaultNla::parse(&found)))
+            .collect();
+        Ok(Message { command: header.cmd, attributes: attributes? })
+    }
+}
+
+/// The number that the kernel has given the family.
+fn family(socket: &Socket, name: &str) -> io::Result<u16> {
+    let name = [name.as_bytes(), &[0]].concat();
+    let answer = query(socket, Message::asking(GET_FAMILY, FAMILY_NAME, &name), CONTROLLER)?;
+    said_family(&answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn said_family(answer: &Message) -> Option<u16> {
+    answer.value(FAMILY_ID).map(u16::from_ne_bytes)
+}
+
+impl Message {
+    fn asking(command: u8, kind: u16, value: &[u8]) -> Message {
+        Message { command, attributes: vec![DefaultNla::new(kind, value.to_vec())] }
+    }
+    /// The value of an attribute, if it is of that length.
+    pub fn value<const N: usize>(&self, kind: u16) -> Option<[u8; N]> {
+        let found = self.find(kind)?;
+        let mut bytes = [0; N];
+        (found.value_len() == N).then(|| found.emit_value(&mut bytes))?;
+        Some(bytes)
+    }
+    /// An attribute by its kind; whether it says to hold others does not matter.
+    fn find(&self, kind: u16) -> Option<&DefaultNla> {
+        self.attributes.iter().find(|attribute| attribute.kind() & NLA_TYPE_MASK == kind)
+    }
+    /// The value of an attribute, however long it is.
+    pub fn bytes(&self, kind: u16) -> Option<Vec<u8>> {
+        let found = self.find(kind)?;
+        let mut bytes = vec![0; found.value_len()];
+        found.emit_value(&mut bytes);
+        Some(bytes)
+    }
+}
+
+fn query(socket: &Socket, question: Message, family: u16) -> io::Result<Message> {
+    let mut message = GenlMessage::from_payload(question);
+    message.set_resolved_family_id(family);
+    message.finalize();
+    let mut message = NetlinkMessage::from(message);
+    message.header.flags = NLM_F_REQUEST;
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    let (answer, _) = socket.recv_from_full()?;
+    read(&answer)
+}
+
+/// Reads an answer, whatever its bytes are.
+pub fn read(answer: &[u8]) -> io::Result<Message> {
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
+    match NetlinkMessage::<GenlMessage<Message>>::deserialize(answer).map_err(invalid)?.payload {
+        NetlinkPayload::InnerMessage(message) => Ok(message.payload),
+        NetlinkPayload::Error(error) => Err(refusal(&error)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Takes bytes for an answer of the controller, as fuzz targets do.
+#[doc(hidden)]
+pub fn survive(bytes: &[u8]) {
+    if let Ok(answer) = read(bytes) {
+        let _ = said_family(&answer);
+    }
+}
+
+/// Answers as the kernel would write them.
+#[doc(hidden)]
+pub mod written {
+    use super::{CONTROLLER, GET_FAMILY};
+    pub use crate::build::attribute;
+
+    /// An answer of the controller.
+    pub fn answer(attributes: &[&[u8]]) -> Vec<u8> {
+        let body = [&[GET_FAMILY, 1, 0, 0], &attributes.concat()[..]].concat();
+        let len = (16 + body.len() as u32).to_ne_bytes();
+        [&len[..], &CONTROLLER.to_ne_bytes(), &[0; 10], &body].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::written::{answer, attribute};
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_family_is_found_and_attributes_in_others_are_left_alone() {
+        // Groups to subscribe to, as the controller lists them; the first says to be longer
+        // than all there is.
+        let groups = attribute(7, &[&[0xff, 0xff, 1, 0][..], &attribute(1, &[1, 2, 3, 4])].concat());
+        let number = attribute(FAMILY_ID, &[33, 0]);
+        let long = attribute(FAMILY_ID, &[33, 0, 0, 0]);
+        assert_eq!(said_family(&read(&answer(&[&groups, &number])).unwrap()), Some(33));
+        assert_eq!(said_family(&read(&answer(&[&long])).unwrap()), None, "of another length");
+        assert_eq!(said_family(&read(&answer(&[&groups])).unwrap()), None);
+        let whole = answer(&[&groups, &number]);
+        (0..whole.len()).for_each(|len| survive(&whole[..len]));
+    }
+}

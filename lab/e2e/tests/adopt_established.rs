@@ -1,0 +1,270 @@
+//! `artery adopt --established`: packets of connections that the kernel has established go past its rules,
+//! with the addresses that it translates to, and nothing else does.
+
+use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net};
+use crate::support::connections::{Connection, Datagrams, flush_connections, until, until_fast};
+use crate::support::{SOON, end};
+use artery_rig::program::artery;
+use artery_rig::{Process, Result};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// What a home gateway has: `a` is inside, `b` is outside.
+const FIREWALL: &str = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
+     ct state established,related accept; iifname eth0 accept; }; }; \
+     table ip nat { chain out { type nat hook postrouting priority 100; oifname eth1 masquerade; }; \
+     chain in { type nat hook prerouting priority -100; iifname eth1 tcp dport 8080 dnat to \
+     10.0.1.2:80; }; }";
+const OPEN: &str = "add rule inet fw forward ct status dnat accept";
+const INSIDE: &str = "10.0.1.2";
+const GATEWAY: &str = "10.0.2.1";
+/// Messages there and back again.
+const ROUNDS: usize = 1500;
+
+fn adopt(net: &Net, path: &str, rules: &str) -> Result<Process> {
+    // What XDP sends on must be whole.
+    let is_whole = path != "tc";
+    for host in [&net.a, &net.b].into_iter().filter(|_| is_whole) {
+        host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
+    }
+    net.r.run(["nft", rules])?;
+    for far in ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"] {
+        net.r.ping(far, 1)?;
+    }
+    let adopt = net.r.command([artery()?]).args(["adopt", "--established", "--path", path, "eth0", "eth1"]);
+    let router = adopt.spawn()?;
+    router.wait_for("forwarding\n", 6 * SOON)?;
+    Ok(router)
+}
+
+fn entries(net: &Net) -> Result<String> {
+    Ok(net.r.run(["cat", "/proc/net/nf_conntrack"])?.stdout)
+}
+
+fn established_connections_go_past_a_firewall(path: &str) {
+    on_the_net(&format!("adopt-established-{path}"), |net| {
+        let router = adopt(net, path, FIREWALL)?;
+        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+        let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+        assert_eq!(tcp.far.peer_addr().unwrap().ip(), GATEWAY.parse::<IpAddr>().unwrap());
+        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        let outside6: SocketAddr = "[2001:db8:2::2]:8000".parse().unwrap();
+        Connection::open(&net.a, &net.b, outside6, outside6)?.exchange(ROUNDS);
+        let udp = Datagrams::open(&net.a, &net.b, "10.0.2.2:9000".parse().unwrap())?;
+        assert_eq!(udp.exchange(1), GATEWAY.parse::<IpAddr>().unwrap());
+        Datagrams::open(&net.a, &net.b, "[2001:db8:2::2]:9001".parse().unwrap())?.exchange(ROUNDS);
+        until_fast(net, &router, &mut |rounds| {
+            udp.exchange(rounds);
+        })?;
+        // By the kernel goes a packet of each direction in a quarter of the timeout, and the first pings.
+        let before = by_kernel(&net.r)?;
+        tcp.exchange(ROUNDS);
+        udp.exchange(ROUNDS);
+        let pings = net.a.run(["ping", "-q", "-i", "0.005", "-c", "300", "10.0.2.2"])?;
+        assert!(pings.stdout.contains(" 0% packet loss"), "{}", pings.stdout);
+        let by_kernel_now = by_kernel(&net.r)? - before;
+        assert!(by_kernel_now < 300, "{by_kernel_now} packets of IPv4 went by the kernel");
+
+        // From outside nothing comes in that is not asked for.
+        let unasked = net.b.enter(|| {
+            TcpStream::connect_timeout(
+                &SocketAddr::new(INSIDE.parse().unwrap(), 80),
+                Duration::from_millis(500),
+            )
+            .is_err()
+        })?;
+        assert!(unasked, "a connection from outside");
+        assert!(entries(net)?.contains("ESTABLISHED"), "{}", entries(net)?);
+        drop(tcp);
+        until("the kernel sees the connection's end", &router, || {
+            let entries = entries(net)?;
+            Ok(!entries.lines().any(|line| line.contains("dport=8000") && line.contains("ESTABLISHED")))
+        })?;
+        let output = end(router)?;
+        let least = 3 * ROUNDS as u64;
+        assert!(
+            forwarded(&output.stdout, "eth0") > least && forwarded(&output.stdout, "eth1") > least,
+            "{}",
+            output.stdout
+        );
+        assert!(output.stdout.contains("past rules, of established connections"), "{}", output.stdout);
+        Ok(())
+    });
+}
+
+#[test]
+fn established_connections_go_past_a_firewall_by_tc_and_nothing_else_does() {
+    established_connections_go_past_a_firewall("tc");
+}
+
+#[test]
+fn established_connections_go_past_a_firewall_by_xdp_and_nothing_else_does() {
+    established_connections_go_past_a_firewall("xdp");
+}
+
+#[test]
+fn what_comes_to_a_translated_port_goes_past_and_stops_when_rules_or_translation_go() {
+    on_the_net("adopt-established-dnat", |net| {
+        let router = adopt(net, "tc", FIREWALL)?;
+        net.r.run(["nft", OPEN])?;
+        let to: SocketAddr = "10.0.2.1:8080".parse().unwrap();
+        let mut tcp = Connection::open(&net.b, &net.a, "10.0.1.2:80".parse().unwrap(), to)?;
+        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        // What changes how connections are tracked is named, and keeps all in the kernel.
+        let table = "table inet raw { chain pre { type filter hook prerouting priority -300; \
+             ip saddr 192.0.2.1 notrack; }; }";
+        net.r.run(["nft", table])?;
+        router.wait_for("a rule with notrack", 2 * SOON)?;
+        let before = by_kernel(&net.r)?;
+        tcp.exchange(20);
+        assert!(by_kernel(&net.r)? >= before + 40, "packets go past a rule with notrack");
+        net.r.run(["nft", "delete table inet raw"])?;
+        until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+        // Without its table the kernel translates nothing, and nothing may be translated past it.
+        net.r.run(["nft", "delete table ip nat"])?;
+        until("the connection ends", &router, || {
+            tcp.near.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            let _ = tcp.far.write_all(b"x");
+            Ok(tcp.near.read(&mut [0; 1]).is_err())
+        })?;
+        end(router)?;
+        Ok(())
+    });
+}
+
+/// A connection past rules that drop segments of connections that are not known.
+fn fast_connection(net: &Net) -> Result<(Process, Connection)> {
+    let rules = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
+         ct state established accept; \
+         iifname eth0 tcp flags & (fin | syn | rst | ack) == syn accept; }; }";
+    let router = adopt(net, "tc", rules)?;
+    let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+    let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+    until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
+    Ok((router, tcp))
+}
+
+#[test]
+fn a_connection_that_was_silent_for_longer_than_its_timeout_is_not_forwarded() {
+    on_the_net("adopt-established-silent", |net| {
+        net.r.sysctl("net.netfilter.nf_conntrack_tcp_timeout_established", "4")?;
+        let (router, mut tcp) = fast_connection(net)?;
+        // Shorter silences do no harm.
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_secs(2));
+            tcp.exchange(5);
+        }
+        std::thread::sleep(Duration::from_secs(6));
+        tcp.near.write_all(b"x").expect("it is sent");
+        tcp.far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        assert!(tcp.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection has expired");
+        end(router)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn connections_that_began_before_stay_with_the_kernel_which_has_no_events_of_them() {
+    on_the_net("adopt-established-before", |net| {
+        net.r.run(["nft", FIREWALL])?;
+        // Anyone on this machine may be listening.
+        net.r.sysctl("net.netfilter.nf_conntrack_events", "0")?;
+        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+        let old = Connection::open(&net.a, &net.b, outside, outside)?;
+        old.exchange(1);
+        net.r.sysctl("net.netfilter.nf_conntrack_events", "2")?;
+        let router = adopt(net, "tc", "list ruleset")?;
+        let before = by_kernel(&net.r)?;
+        old.exchange(50);
+        assert!(by_kernel(&net.r)? >= before + 100, "a connection whose end nothing would tell of goes past");
+        let outside: SocketAddr = "10.0.2.2:8001".parse().unwrap();
+        let new = Connection::open(&net.a, &net.b, outside, outside)?;
+        until_fast(net, &router, &mut |rounds| new.exchange(rounds))?;
+        end(router)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_connection_that_is_taken_out_of_the_table_is_forwarded_no_more() {
+    on_the_net("adopt-established-removed", |net| {
+        net.r.sysctl("net.netfilter.nf_conntrack_tcp_loose", "0")?;
+        let (router, mut tcp) = fast_connection(net)?;
+        flush_connections(&net.r)?;
+        std::thread::sleep(Duration::from_millis(300));
+        tcp.near.write_all(b"x").expect("it is sent");
+        tcp.far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        assert!(tcp.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection was removed");
+        end(router)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn connections_stay_with_the_kernel_if_the_operator_says_so() {
+    on_the_net("adopt-established-none", |net| {
+        net.r.run(["nft", FIREWALL])?;
+        let words = ["adopt", "--established=none", "--path", "tc", "eth0", "eth1"];
+        let router = net.r.command([artery()?]).args(words).spawn()?;
+        router.wait_for("forwarding\n", 6 * SOON)?;
+        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+        let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
+        let before = by_kernel(&net.r)?;
+        tcp.exchange(50);
+        assert!(by_kernel(&net.r)? >= before + 100);
+        assert_eq!(forwarded(&end(router)?.stdout, "eth0"), 0);
+        Ok(())
+    });
+}
+
+fn rules_that_come_are_followed(path: &str) {
+    on_the_net(&format!("adopt-established-later-{path}"), |net| {
+        for host in [&net.a, &net.b].into_iter().filter(|_| path == "xdp") {
+            host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
+        }
+        net.r.sysctl("net.netfilter.nf_conntrack_tcp_be_liberal", "1")?;
+        let router = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]).spawn()?;
+        router.wait_for("forwarding\n", 6 * SOON)?;
+        let open = |port: u16| {
+            let outside = SocketAddr::new([10, 0, 2, 2].into(), port);
+            Connection::open(&net.a, &net.b, outside, outside)
+        };
+        let plain = open(8000)?;
+        until_fast(net, &router, &mut |rounds| plain.exchange(rounds))?;
+        net.r.run(["nft", FIREWALL])?;
+        router.wait_for("except established connections", 2 * SOON)?;
+        // The kernel tracks connections only from now on.
+        let new = open(8001)?;
+        until_fast(net, &router, &mut |rounds| new.exchange(rounds))?;
+        let unasked = net.b.enter(|| {
+            let inside = SocketAddr::new(INSIDE.parse().unwrap(), 80);
+            TcpStream::connect_timeout(&inside, Duration::from_millis(500)).is_err()
+        })?;
+        assert!(unasked, "a connection from outside");
+        // What others count must not be missing.
+        net.r.sysctl("net.netfilter.nf_conntrack_acct", "1")?;
+        router.wait_for("packets of each connection are counted", 2 * SOON)?;
+        let before = by_kernel(&net.r)?;
+        new.exchange(20);
+        assert!(by_kernel(&net.r)? >= before + 40, "packets that the kernel counts go past it");
+        net.r.sysctl("net.netfilter.nf_conntrack_acct", "0")?;
+        until_fast(net, &router, &mut |rounds| new.exchange(rounds))?;
+        net.r.run(["nft", "flush ruleset"])?;
+        let bare = open(8002)?;
+        until_fast(net, &router, &mut |rounds| bare.exchange(rounds))?;
+        let output = end(router)?;
+        assert!(output.stdout.contains("past rules, of established connections"), "{}", output.stdout);
+        Ok(())
+    });
+}
+
+#[test]
+fn rules_that_come_are_followed_by_tc() {
+    rules_that_come_are_followed("tc");
+}
+
+#[test]
+fn rules_that_come_are_followed_by_xdp() {
+    rules_that_come_are_followed("xdp");
+}

@@ -1,0 +1,96 @@
+//! A router dies while connections are in use, and another takes its place.
+
+use super::load::Load;
+use super::net::SERVICE;
+use super::plain::{Plain, Running, graph, wait_until};
+use super::server::echo;
+use artery_rig::{Result, Rig};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
+
+/// Connections that are in use.
+const OPEN: usize = 300;
+/// Those of them that are there before the flows of the first router are exported.
+const EARLY: usize = 200;
+const FIRST_PORT: u16 = 20_000;
+
+const FIRST: &str =
+    "SERVICE 192.0.2.1:80 tcp, MEMBER web1 10.0.2.11, MEMBER web2 10.0.2.12, MEMBER web3 10.0.2.13,
+    MEMBER web4 10.0.2.14";
+/// A member more, in another order, and another method: where a flow would go by its hash is another place.
+const SECOND: &str =
+    "SERVICE 192.0.2.1:80 tcp, MEMBER web5 10.0.2.15, MEMBER web4 10.0.2.14, MEMBER web3 10.0.2.13,
+    MEMBER web2 10.0.2.12, MEMBER web1 10.0.2.11, METHOD xor";
+
+/// Copies the flows of the first router to the second: those that exist at the start by an export, later ones
+/// by the events that a follower receives.
+fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
+    let follower = first.follow()?;
+    // Events are sent from the moment at which the router has accepted a follower.
+    for open in 1.. {
+        load.fill(open)?;
+        if !follower.stdout_so_far().is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    load.fill(EARLY)?;
+    second.import(&first.flow(&["export"])?)?;
+    load.fill(OPEN)?;
+    let last = format!("\"sport\":{}", usize::from(FIRST_PORT) + OPEN - 1);
+    let proven = |told: &str| {
+        let is_proven = |line: &&str| line.contains("\"event\":\"proven\"");
+        told.lines().filter(is_proven).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    wait_until(&follower, "that the last flow is sent", || {
+        Ok(proven(&follower.stdout_so_far()).contains(&last))
+    })?;
+    let said = second.import(&proven(&follower.stdout_so_far()))?;
+    assert!(said.contains(&format!("{} new", OPEN - EARLY)), "{said}");
+    Ok(())
+}
+
+/// How many connections were harmed when the second router took the place of the first, and how many
+/// flows it has then.
+fn harmed(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
+    let net = Plain::new(rig, 5)?;
+    let (a, b) = (net.router(rig, "a")?, net.router(rig, "b")?);
+    b.cut(true)?;
+    let _servers = net.serve(echo)?;
+    let mut first = Running::start(&a.host, &graph(FIRST), &[])?;
+    let second = Running::start(&b.host, &graph(SECOND), &[])?;
+    let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(FIRST_PORT)));
+    match is_told {
+        true => mirrored(&first, &second, &mut load)?,
+        false => load.fill(OPEN)?,
+    }
+    assert_eq!(load.settle().harmed(|_| true), 0);
+    assert_eq!(load.shares().len(), 4, "{:?}", load.shares());
+    first.process.kill();
+    a.cut(true)?;
+    b.cut(false)?;
+    let fates = load.settle();
+    println!("{} of {OPEN}: {fates:?}", fates.harmed(|_| true));
+    let known: usize = second.shares()?.values().sum();
+    drop(load);
+    second.end()?;
+    Ok((fates.harmed(|_| true), known))
+}
+
+#[test]
+fn who_takes_over_with_the_flows_of_a_router_that_died_resets_no_connection() {
+    artery_rig::test("balancer-takeover", |rig| {
+        assert_eq!(harmed(rig, true)?, (0, OPEN));
+        Ok(())
+    });
+}
+
+#[test]
+fn who_takes_over_without_them_resets_most() {
+    artery_rig::test("balancer-untold", |rig| {
+        let (harmed, _) = harmed(rig, false)?;
+        // Four of five would go to another, give or take four standard deviations.
+        assert!(harmed > OPEN * 7 / 10, "{harmed} of {OPEN}");
+        Ok(())
+    });
+}

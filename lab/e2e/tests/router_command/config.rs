@@ -1,0 +1,293 @@
+//! A router from a file, and what becomes of it by `artery apply`, while packets pass.
+
+use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
+use crate::support::{SOON, end, until, until_answered};
+use artery_rig::{CommandOutput, Result, Signal, Traffic, TrafficReport};
+use std::path::{Path, PathBuf};
+
+const PORT_LINES: &str =
+    "port = [\n    \"eth0=10.0.1.1/24,fd00:1::1/64\",\n    \"eth1=10.0.2.1/24,fd00:2::1/64\",\n]\n";
+
+/// A folder with a file.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Files {
+        Files(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file; gives its name.
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).unwrap();
+        self.path(name).display().to_string()
+    }
+}
+
+/// Starts a router from a file, and waits until it forwards.
+fn start_from(net: &Net, file: &str) -> Result<Running> {
+    let mut router = start_on(&net.r, &[file])?;
+    for address in FAR {
+        until_answered(&net.a, address, &mut router.process)?;
+    }
+    Ok(router)
+}
+
+/// What a router that does not start says.
+fn wait_for(mut router: Running) -> Result<CommandOutput> {
+    router.process.wait(SOON)
+}
+
+/// Sends numbered datagrams for at least 1.5 s, and does something meanwhile; none may be lost.
+fn during_traffic(net: &Net, what: impl Fn() -> Result<()>) -> Result<()> {
+    let traffic = Traffic::between(&net.a, &net.b, FAR[0]).frames(6000).rate(4000).flows(4);
+    let report = std::thread::scope(|scope| {
+        let running = scope.spawn(|| traffic.run());
+        what()?;
+        running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+    })?;
+    assert_eq!((report.received, report.refused, report.overrun), (report.sent, 0, 0), "{report}");
+    Ok(())
+}
+
+/// The same, again and again while the datagrams are sent.
+fn under_traffic(net: &Net, mut what: impl FnMut(usize) -> Result<()>) -> Result<TrafficReport> {
+    let traffic = Traffic::between(&net.a, &net.b, FAR[0]).frames(6000).rate(4000).flows(4);
+    let (report, times) = std::thread::scope(|scope| {
+        let running = scope.spawn(|| traffic.run());
+        let mut times = 0;
+        while !running.is_finished() {
+            what(times)?;
+            times += 1;
+        }
+        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+        Ok::<_, artery_rig::RigError>((report, times))
+    })?;
+    assert!(times >= 2, "{times} times");
+    assert_eq!((report.received, report.refused, report.overrun), (report.sent, 0, 0), "{times}: {report}");
+    Ok(report)
+}
+
+#[test]
+fn a_router_is_started_by_a_file_and_shows_the_file_that_makes_it() {
+    on_the_net("config-file", |net| {
+        let files = Files::new();
+        let text = format!("# The router.\n{PORT_LINES}route = [\"10.9.0.0/16=10.0.2.2\"]\nworkers = 2\n");
+        let file = files.write("r.toml", &text);
+        let mut router = start_from(net, &file)?;
+        let shown = router.say(&["show", "config"])?;
+        assert_eq!(format!("# The router.\n{shown}"), text);
+        assert_eq!(router.say(&["diff", &file])?, "");
+        // SIGHUP reads it again.
+        files.write("r.toml", &text.replace("10.9.0.0/16", "10.8.0.0/16"));
+        router.process.signal(Signal::HUP);
+        until(SOON, || Ok(router.say(&["show", "routes", "-4"])?.contains("10.8.0.0/16")))?;
+        assert!(!router.say(&["show", "routes", "-4"])?.contains("10.9.0.0/16"));
+        files.write("r.toml", "port = 7\n");
+        router.process.signal(Signal::HUP);
+        until(SOON, || Ok(router.process.stderr_so_far().contains("the running one stays")))?;
+        let said = router.process.stderr_so_far();
+        assert!(said.contains("r.toml:1: ") && said.contains("port 7: write port NAME=ADDRESS"), "{said}");
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
+fn a_file_with_mistakes_starts_nothing_and_says_all() {
+    on_the_net("config-wrong", |net| {
+        let files = Files::new();
+        let file =
+            files.write("r.toml", "prot = [\"eth0=10.0.1.1/24\"]\nnat = 1\nport = [\"eth1=10.0.2.1/33\"]\n");
+        let output = wait_for(start_on(&net.r, &[&file])?)?;
+        assert_eq!(output.code(), Some(1), "{}", output.stderr);
+        for expected in
+            ["r.toml:1: unknown key 'prot'; did you mean 'port'?", "r.toml:2: nat: write nat = true"]
+        {
+            assert!(output.stderr.contains(expected), "{expected}: {}", output.stderr);
+        }
+        let file = files.write("r.toml", "port = [\n\"eth0=10.0.1.1/24\",\n\"eth9=10.0.2.1/24\"]\n");
+        let output = wait_for(start_on(&net.r, &[&file])?)?;
+        assert!(
+            output.stderr.contains("r.toml:3: port eth9=10.0.2.1/24: eth9: no such interface"),
+            "{}",
+            output.stderr
+        );
+        let output = wait_for(start_on(&net.r, &[&file, "--nat"])?)?;
+        assert!(output.stderr.contains("--nat can't stand beside"), "{}", output.stderr);
+        Ok(())
+    });
+}
+
+#[test]
+fn routes_services_rules_and_ports_change_under_way_without_loss() {
+    on_the_net("config-apply", |net| {
+        let files = Files::new();
+        let folder = files.path("").display().to_string();
+        let router = Running::start(net, &["--allow-path", &folder])?;
+        let allowed = format!("allow-path = [\"{folder}\"]\n");
+        let pass = files.write("pf.conf", "pass\n");
+        let shown = router.say(&["show", "config"])?;
+        assert!(shown.starts_with(PORT_LINES), "{shown}");
+        let service = "service = [\"192.0.2.1:80/tcp=web1=10.0.2.2\"]\n";
+        let texts = [
+            format!("{PORT_LINES}route = [\"10.9.0.0/16=10.0.2.2\"]\n"),
+            format!("{PORT_LINES}{service}"),
+            format!("{PORT_LINES}{}", service.replace("10.0.2.2\"", "10.0.2.2,web2=10.0.2.3\"")),
+            format!("{PORT_LINES}route = [\"10.9.0.0/16=blackhole\"]\npf = \"{pass}\"\n"),
+            PORT_LINES.replace("eth0=10.0.1.1/24", "eth0=10.0.1.1/24,10.0.7.1/24"),
+            PORT_LINES.replace("eth1=", "eth1.10=10.0.10.1/24\",\n    \"eth1="),
+            format!("{PORT_LINES}no-host = true\n"),
+            PORT_LINES.to_string(),
+        ];
+        for text in &texts {
+            let file = files.write("r.toml", &format!("{text}{allowed}"));
+            during_traffic(net, || {
+                let said = router.say(&["apply", &file])?;
+                assert!(said.contains("r.toml: applied, "), "{said}");
+                assert_eq!(router.say(&["diff", &file])?, "", "{text}");
+                Ok(())
+            })?;
+            for address in FAR {
+                assert_eq!(net.a.ping(address, 2)?.received, 2, "{address}: {text}");
+            }
+        }
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
+fn a_file_with_mistakes_changes_nothing() {
+    on_the_net("config-refused", |net| {
+        let router = Running::start(net, &["--route", "10.9.0.0/16=10.0.2.2"])?;
+        let files = Files::new();
+        let before = router.say(&["show", "config"])?;
+        for (more, expected) in [
+            ("rout = [\"10.8.0.0/16=10.0.2.2\"]\n", "r.toml:5: unknown key 'rout'; did you mean 'route'?"),
+            (
+                "route = [\"10.8.0.0/16=10.0.99.2\"]\n",
+                "r.toml:5: route 10.8.0.0/16=10.0.99.2: gateway 10.0.99.2",
+            ),
+            ("pf = \"/nonexistent\"\n", "r.toml:5: pf /nonexistent: No such file or directory"),
+            ("host = \"eth0\"\n", "r.toml:5: host eth0: eth0 is a port"),
+        ] {
+            let file = files.write("r.toml", &format!("{PORT_LINES}{more}"));
+            let refusal = router.refused(&["apply", &file], 1)?;
+            assert!(refusal.contains(expected), "{expected}: {refusal}");
+            assert_eq!(router.say(&["show", "config"])?, before);
+        }
+        assert!(router.say(&["show", "routes"])?.contains("10.9.0.0/16"));
+        assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
+        let file = files.write("r.toml", &format!("{before}workers = 2\n"));
+        let output = router.call(&["apply", &file])?;
+        assert!(
+            output.succeeded() && output.stdout.contains("+ workers = 2   # at the next start"),
+            "{}",
+            output.stderr
+        );
+        assert_eq!(router.say(&["show", "config"])?, before);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_not_confirmed_is_undone() {
+    on_the_net("config-confirm", |net| {
+        let router = Running::start(net, &[])?;
+        let files = Files::new();
+        let before = router.say(&["show", "config"])?;
+        let file = files.write("r.toml", &format!("{PORT_LINES}route = [\"10.9.0.0/16=10.0.2.2\"]\n"));
+        let has_route =
+            || Ok::<_, artery_rig::RigError>(router.say(&["show", "routes"])?.contains("10.9.0.0/16"));
+        under_traffic(net, |n| {
+            let said = router.say(&["apply", &file, "--confirm", "1s"])?;
+            assert!(said.contains("undone in 1 s, unless 'artery confirm' is run"), "{said}");
+            if n == 0 {
+                assert!(has_route()?);
+                assert!(router.say(&["show", "config"])?.starts_with("# Not confirmed: undone in "));
+                let refusal = router.refused(&["apply", &file], 1)?;
+                assert!(refusal.contains("run 'artery confirm' or wait"), "{refusal}");
+            }
+            until(SOON, || Ok(!has_route()?))?;
+            assert_eq!(router.say(&["show", "config"])?, before);
+            Ok(())
+        })?;
+        router.say(&["apply", &file, "--confirm", "2s"])?;
+        assert_eq!(router.say(&["confirm"])?, "confirmed\n");
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        assert!(has_route()?, "{}", router.process.stderr_so_far());
+        let refusal = router.refused(&["confirm"], 1)?;
+        assert!(refusal.contains("nothing waits to be confirmed"), "{refusal}");
+        assert!(router.process.stderr_so_far().contains("was not confirmed, and is undone"));
+        Ok(())
+    });
+}
+
+#[test]
+fn routes_that_were_added_by_hand_stay_unless_the_file_has_their_prefix() {
+    on_the_net("config-by-hand", |net| {
+        let router = Running::start(net, &[])?;
+        let files = Files::new();
+        router.say(&["route", "add", "10.9.0.0/16", "via", FAR[0]])?;
+        router.say(&["route", "add", "10.8.0.0/16", "via", FAR[0]])?;
+        router.say(&["route", "add", "10.7.0.0/16", "via", FAR[0]])?;
+        router.say(&["route", "del", "10.7.0.0/16"])?;
+        let file = files.write("r.toml", &format!("{PORT_LINES}route = [\"10.8.0.0/16=blackhole\"]\n"));
+        router.say(&["apply", &file])?;
+        let routes = router.say(&["show", "routes", "-4"])?;
+        let line = |prefix: &str| routes.lines().find(|line| line.starts_with(prefix)).unwrap_or_default();
+        assert!(
+            line("10.9.0.0/16").contains("10.0.2.2") && line("10.9.0.0/16").ends_with("static by hand"),
+            "{routes}"
+        );
+        assert!(
+            line("10.8.0.0/16").contains("blackhole") && line("10.8.0.0/16").ends_with("static"),
+            "{routes}"
+        );
+        assert!(line("10.7.0.0/16").is_empty(), "{routes}");
+        assert_eq!(router.json(&["show", "routes", "10.9/16"])?["routes"][0]["by_hand"], true);
+        Ok(())
+    });
+}
+
+#[test]
+fn the_hosts_interface_changes_with_the_ports() {
+    on_the_net("config-host", |net| {
+        let router = Running::start(net, &[])?;
+        let files = Files::new();
+        let apply = |text: &str| router.say(&["apply", &files.write("r.toml", text)]);
+        apply(&PORT_LINES.replace("10.0.1.1/24", "10.0.1.1/24,10.0.7.1/24,mtu=1400"))?;
+        let shown = net.r.run(["ip", "address", "show", "artery0"])?.stdout;
+        assert!(shown.contains("10.0.7.1/24") && shown.contains("mtu 1400"), "{shown}");
+        net.a.address("eth0", "10.0.7.2/24")?;
+        assert_eq!(net.r.ping("10.0.7.2", 2)?.received, 2);
+        apply(&format!("{PORT_LINES}host = \"art1\"\n"))?;
+        until(SOON, || Ok(!net.r.interfaces()?.contains(&"artery0".to_string())))?;
+        assert_eq!(net.r.ping(NEAR[0], 2)?.received, 2);
+        assert!(net.r.run(["ip", "address", "show", "art1"])?.stdout.contains("10.0.1.1/24"));
+        apply(&format!("{PORT_LINES}no-host = true\n"))?;
+        until(SOON, || Ok(net.r.interfaces()? == ["lo", "eth0", "eth1"]))?;
+        assert_eq!(net.a.ping(OWN[0], 2)?.received, 2);
+        apply(PORT_LINES)?;
+        assert_eq!(net.r.ping(NEAR[1], 2)?.received, 2);
+        assert!(router.say(&["show", "ports"])?.contains("eth1"));
+        Ok(())
+    });
+}
+
+#[test]
+fn the_units_file_is_an_example_that_the_router_takes() {
+    on_the_net("config-example", |net| {
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/examples/lan.toml");
+        let text = std::fs::read_to_string(example).unwrap();
+        let files = Files::new();
+        let file = files.write("lan.toml", &text.replace("eth2", "eth0"));
+        let mut router = start_on(&net.r, &[&file])?;
+        until_answered(&net.a, FAR[0], &mut router.process)?;
+        assert!(PORTS[1].starts_with("eth0=10.0.1.1/24"));
+        assert_eq!(router.say(&["diff", &file])?, "");
+        end(router.process).map(drop)
+    });
+}

@@ -1,0 +1,179 @@
+//! A router between two hosts of one network: started from the program, waited for, and ended cleanly.
+#![allow(unreachable_pub, reason = "of a test program")]
+
+pub mod adopting;
+pub mod connections;
+pub mod daemons;
+pub mod switching;
+
+use artery_rig::program::artery;
+use artery_rig::{CommandOutput, Host, Process, Result, Rig, RigError, Signal};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long whatever is waited for may take.
+pub const SOON: Duration = Duration::from_secs(10);
+/// The address of [`Hosts::b`].
+pub const FAR: &str = "10.0.0.2";
+/// The methods to reach an interface, as METHOD names them.
+pub const METHODS: [&str; 3] = ["LINUX", "XDP", "XDP_GENERIC"];
+
+/// Hosts at 10.0.0.1 and 10.0.0.2, each linked to `r` by its eth0; `r` has eth0 and eth1, and no addresses.
+pub struct Hosts {
+    pub a: Host,
+    pub b: Host,
+    pub r: Host,
+}
+
+/// CAP_IPC_LOCK alone, as the kernel writes sets.
+const IPC_LOCK: &str = "0000000000004000";
+
+/// Checks that no thread of a router has a right that it does not need. Where the limit of locked memory
+/// can't be raised it may need to lock more.
+pub fn assert_confined(router: &Process) {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", router.id())).expect("limits");
+    let locked = limits.lines().find_map(|line| line.strip_prefix("Max locked memory")).expect("a limit");
+    let may_lock = !locked.trim_start().starts_with("unlimited");
+    let mut threads = 0;
+    for thread in std::fs::read_dir(format!("/proc/{}/task", router.id())).expect("threads") {
+        let status =
+            std::fs::read_to_string(thread.expect("a thread").path().join("status")).expect("a status");
+        let line = |name: &str| {
+            let found = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            found.unwrap_or_else(|| panic!("{name}: {status}")).trim().to_owned()
+        };
+        for name in ["CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb"] {
+            let is_none = line(name) == "0000000000000000" || may_lock && line(name) == IPC_LOCK;
+            assert!(is_none, "{name}: {status}");
+        }
+        assert_eq!((line("NoNewPrivs"), line("Seccomp")), ("1".to_owned(), "2".to_owned()), "{status}");
+        threads += 1;
+    }
+    assert!(threads >= 3, "a worker, signals, and the control socket have threads");
+}
+
+/// Runs a test on such hosts.
+pub fn with_hosts(label: &str, body: impl FnOnce(&Hosts) -> Result<()>) {
+    artery_rig::test(label, |rig: &Rig| {
+        artery()?;
+        let (a, r, b) = (rig.host("a")?, rig.host("r")?, rig.host("b")?);
+        rig.link(&a, "eth0", &r, "eth0")?;
+        rig.link(&b, "eth0", &r, "eth1")?;
+        a.address("eth0", "10.0.0.1/24")?;
+        b.address("eth0", "10.0.0.2/24")?;
+        body(&Hosts { a, b, r })
+    });
+}
+
+/// A configuration by which all that arrives on one side leaves by the other.
+pub fn wire(method: &str) -> String {
+    format!(
+        "left :: FromDevice(eth0, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> right_out :: \
+         ToDevice(eth1);
+        right :: FromDevice(eth1, PROMISC true, SNIFFER false, METHOD {method}) -> Queue -> left_out :: \
+         ToDevice(eth0);"
+    )
+}
+
+/// Starts the program with a configuration.
+pub fn spawn(host: &Host, config: &str, options: &[&str]) -> Result<Process> {
+    host.command([artery()?]).args(["run", "-e", config]).args(options).spawn()
+}
+
+/// The same, and waits until all elements have started.
+pub fn start(host: &Host, config: &str, options: &[&str]) -> Result<Process> {
+    let router = spawn(host, config, &[&["-o", "-"], options].concat())?;
+    // The configuration is written once everything has started.
+    router.wait_for(";\n", SOON)?;
+    Ok(router)
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn until(limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    while !is_so()? {
+        assert!(Instant::now() < deadline, "not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Waits until a ping is answered, which takes a router to forward it.
+pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Result<()> {
+    let deadline = Instant::now() + SOON;
+    while from.ping(address, 1)?.received == 0 {
+        if !router.is_running() || Instant::now() > deadline {
+            return Err(RigError::NotSeen(router.failure(), format!("that {address} answers")));
+        }
+    }
+    Ok(())
+}
+
+/// Signals a router to end, which it does with a clean exit.
+pub fn end(router: Process) -> Result<CommandOutput> {
+    end_by(router, Signal::TERM)
+}
+
+/// The same by a signal of the caller's choice.
+pub fn end_by(mut router: Process, signal: Signal) -> Result<CommandOutput> {
+    router.signal(signal);
+    let output = router.wait(SOON)?;
+    assert_eq!(output.code(), Some(0), "{}", output.stderr);
+    assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+    Ok(output)
+}
+
+/// A router with a control socket that takes another configuration.
+pub struct Router {
+    pub process: Process,
+    host: Host,
+    socket: PathBuf,
+    /// Holds the control socket; removed on drop.
+    _folder: tempfile::TempDir,
+}
+
+impl Router {
+    /// Starts one, and waits until all elements have started.
+    pub fn start(host: &Host, config: &str) -> Result<Router> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("control");
+        let process = start(host, config, &["-R", "-u", &text(&socket)])?;
+        Ok(Router { process, host: host.clone(), socket, _folder: folder })
+    }
+
+    /// Calls a handler: its name, and the value to be written if there is one.
+    pub fn call(&self, words: &[&str]) -> Result<CommandOutput> {
+        let program = text(&artery()?);
+        self.host.run([&[program.as_str(), "handler", "-u", &text(&self.socket)], words].concat())
+    }
+
+    /// What a handler says, which must be a number.
+    pub fn number(&self, handler: &str) -> Result<u64> {
+        let said = self.call(&[handler])?.stdout;
+        Ok(said.trim().parse().unwrap_or_else(|_| panic!("{handler}: {said}")))
+    }
+
+    /// Waits until a handler has a number that is high enough.
+    pub fn until(&self, handler: &str, enough: u64) -> Result<()> {
+        let deadline = Instant::now() + SOON;
+        while self.number(handler)? < enough {
+            assert!(Instant::now() < deadline, "{handler} never comes to {enough}");
+        }
+        Ok(())
+    }
+
+    /// Replaces the configuration; gives the packets that this is said to have cost.
+    pub fn replace(&self, config: &str) -> Result<u64> {
+        let said = self.call(&["hotconfig", config])?;
+        let said = said.stdout + &said.stderr;
+        Ok(match said.split_once("the same name and class: ") {
+            None => 0,
+            Some((_, count)) => count.trim().parse().unwrap_or_else(|_| panic!("{said}")),
+        })
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,48 @@
+//! A switch of `artery up` between hosts.
+use super::until_answered;
+use artery_rig::program::artery;
+use artery_rig::{Host, Process, Result};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The address of a host, by its number from 0.
+pub fn address(host: usize) -> String {
+    format!("10.0.0.{}", host + 1)
+}
+
+/// A folder with these files.
+pub fn folder_with(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+/// A switch that runs, and where it is reached.
+pub struct Switch {
+    pub process: Process,
+    pub socket: PathBuf,
+    host: Host,
+    /// Holds the control socket; removed on drop.
+    _folder: TempDir,
+}
+
+impl Switch {
+    /// Starts one on `host` from a folder, and waits until it forwards from `first` to the second host.
+    pub fn start(host: &Host, first: &Host, etc: &Path, options: &[&str]) -> Result<Switch> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("control");
+        let command = host.command([artery()?]).arg("up").arg("--etc").arg(etc).args(options);
+        let mut process = command.arg("-u").arg(&socket).spawn()?;
+        until_answered(first, &address(1), &mut process)?;
+        Ok(Switch { process, socket, host: host.clone(), _folder: folder })
+    }
+
+    /// What a command says of it: its status, and both its outputs.
+    pub fn command(&self, words: &[&str], input: &str) -> Result<(Option<i32>, String)> {
+        let command = self.host.command([artery()?]).args(words).env("ARTERY_SOCKET", &self.socket);
+        let output = command.input(input).output()?;
+        Ok((output.code(), output.stdout + &output.stderr))
+    }
+}
