@@ -1,5 +1,5 @@
-//! Records of a worker's flows for their export: of those that ended, and of those that go on for long. They say
-//! what clients sent; packets of servers pass without a flow of their own.
+//! Records of a worker's flows for their export: of those that ended, and of those that go on for long. They
+//! say what clients sent; packets of servers pass without a flow of their own.
 use super::known::FamilyFlows;
 use artery_common::flow_export::{End, ExportedFlow, FlowEndReason, FlowExport, FlowRecords};
 use artery_flow::balance::Choice;
@@ -71,7 +71,8 @@ impl FlowAccounts {
         self.record_period(&end.key, end.answer.action, period, reason, choice, now);
     }
 
-    /// Records the flows of both families that go on, for a share of them that the time since the last call decides.
+    /// Records the flows of both families that go on, for a share of them that the time since the last call
+    /// decides.
     pub(super) fn record_active(
         &mut self,
         v4: &Option<FlowTable<Flow4>>,

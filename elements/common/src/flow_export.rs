@@ -1,7 +1,8 @@
 //! Records of flows on their way from the workers to whoever exports them: one bounded queue of a router.
 //!
-//! Workers add what has ended, or goes on for long, between batches and never wait: where the queue is full, or in
-//! use at that moment for too long, records are lost and counted. Nothing is recorded while nobody exports.
+//! Workers add what has ended, or goes on for long, between batches and never wait: where the queue is full,
+//! or in use at that moment for too long, records are lost and counted. Nothing is recorded while nobody
+//! exports.
 use artery_wire::IpProtocol;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;

@@ -1,7 +1,8 @@
-//! Export of flows by IPFIX over UDP (RFC 7011): where to, and the thread that sends what workers have recorded.
+//! Export of flows by IPFIX over UDP (RFC 7011): where to, and the thread that sends what workers have
+//! recorded.
 //!
-//! The socket is opened before the router gives up its rights. A collector that is not there, or no way to it, costs
-//! records and nothing else: no worker waits for the thread, and the thread for nobody.
+//! The socket is opened before the router gives up its rights. Where the collector is missing or can't be
+//! reached, records are lost and nothing else: neither the workers nor the thread ever wait.
 mod message;
 
 use crate::metrics::{Exposition, Kind};
@@ -12,6 +13,7 @@ use artery_common::flow_export::FlowExport;
 use artery_device::system_message;
 use artery_engine::Resources;
 use message::{Head, Message};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
@@ -129,8 +131,7 @@ impl Exporter {
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let from = settings.source.unwrap_or(SocketAddr::new(any, 0));
-        let socket = UdpSocket::bind(from).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
-        let socket = socket.with_context(|| format!("can't export flows from {}", from.ip()))?;
+        let socket = bind_freely(from).with_context(|| format!("can't export flows from {}", from.ip()))?;
         Ok(Exporter { socket, settings: settings.clone(), counts: Arc::default() })
     }
 
@@ -154,6 +155,19 @@ impl Exporter {
             thread: Some(thread.context("can't start a thread that exports flows")?),
         })
     }
+}
+
+/// A socket with an address that the machine may get later: those of the router come with its start.
+fn bind_freely(from: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+    match from.is_ipv4() {
+        true => sockopt::set_ip_freebind(&socket, true)?,
+        false => sockopt::set_ipv6_freebind(&socket, true)?,
+    }
+    rustix::net::bind(&socket, &from)?;
+    Ok(socket.into())
 }
 
 /// An export that goes on until it is dropped; what is recorded by then is sent.

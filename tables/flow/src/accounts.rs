@@ -1,6 +1,6 @@
-//! What was reported of flows that go on, for records of flows (RFC 7011): where the time of the next record begins,
-//! and what had been counted up to then. There is a place for each entry, beside the entries, and only where records
-//! are wanted.
+//! What was reported of flows that go on, for records of flows (RFC 7011): where the time of the next record
+//! begins, and what had been counted up to then. There is a place for each entry, beside the entries, and
+//! only where records are wanted.
 use super::FlowTable;
 use super::entry::{self, Line};
 use super::key::FlowKey;
@@ -77,8 +77,8 @@ impl<K: FlowKey> FlowTable<K> {
         Ok(())
     }
 
-    /// Shows those of up to `most` flows that have had packets since they were reported, if that is `active` ago or
-    /// longer, and takes them for reported; as [`walk_flows`](Self::walk_flows) otherwise.
+    /// Shows those of up to `most` flows that have had packets since they were reported, if that is `active`
+    /// ago or longer, and takes them for reported; as [`walk_flows`](Self::walk_flows) otherwise.
     pub fn report_active(
         &self,
         from: FlowCursor,

@@ -3,12 +3,11 @@
 use super::net::PORTS;
 use super::net::{Net, Running, on_the_net, start_on};
 use crate::support::{SOON, end, until};
-use artery_lab::rig::{Host, Process, Result};
+use artery_rig::{Host, Process, Result};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// The services, and their clients and members.
@@ -99,11 +98,13 @@ fn nfdump_reads_the_flows_of_services_from_both_families() {
         use_services(net, &["--ipfix", "10.0.2.2,domain=7,active=1"])?;
         nfcapd.stop(SOON)?;
         let said = net.b.run(["nfdump", "-q", "-R", &flows, "-o", "json"])?.stdout;
-        let records: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+        // With -q the brackets around all records are missing.
+        let records: Vec<Value> =
+            serde_json::from_str(&format!("[{said}]")).unwrap_or_else(|error| panic!("{error}: {said}"));
         for (n, (client, member)) in CLIENTS.iter().zip(MEMBERS).enumerate() {
             let (source, destination) = [("src4_addr", "dst4_addr"), ("src6_addr", "dst6_addr")][n];
             let of_client = |record: &&Value| record[source] == *client;
-            let of_client: Vec<&Value> = records.as_array().unwrap().iter().filter(of_client).collect();
+            let of_client: Vec<&Value> = records.iter().filter(of_client).collect();
             assert!(!of_client.is_empty(), "{client}: {said}");
             let first = of_client[0];
             let service = ["192.0.2.1", "2001:db8::1"][n];
@@ -111,9 +112,9 @@ fn nfdump_reads_the_flows_of_services_from_both_families() {
             assert_eq!(first["proto"], 6, "{first}");
             let bytes: u64 = of_client.iter().filter_map(|record| record["in_bytes"].as_u64()).sum();
             assert!((50_000..80_000).contains(&bytes), "{bytes}: {said}");
-            assert!(said.contains(&member.to_string()) && said.contains("8080"), "translated: {said}");
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-            assert!(now > Duration::from_secs(1) && first["first"].is_string(), "{first}");
+            assert_eq!(first["dst_xlt_port"], "8080", "{first}");
+            // Neither this collector nor the other reads the translated addresses of IPv6 (elements 281 and 282).
+            assert!(n == 1 || first["dst4_xlt_ip"] == *member, "{first}");
         }
         Ok(())
     });
@@ -131,11 +132,12 @@ fn pmacct_reads_the_flows_of_services_from_both_families() {
              aggregate: src_host, dst_host, src_port, dst_port, proto, post_nat_dst_host, post_nat_dst_port\n"
         );
         std::fs::write(&config, text).unwrap();
-        let mut nfacctd = collector(&net.b, &["nfacctd", "-f", &config], |_| listens(&net.b, 2055))?;
+        let nfacctd = collector(&net.b, &["nfacctd", "-f", &config], |_| listens(&net.b, 2055))?;
         use_services(net, &["--ipfix", "[fd00:2::2]:2055,source=fd00:2::1,active=1"])?;
         let written = || std::fs::read_to_string(&output).unwrap_or_default();
         until(2 * SOON, || Ok(CLIENTS.iter().all(|client| written().contains(client))))?;
-        nfacctd.stop(SOON)?;
+        // It would write the rest first, when its time comes.
+        drop(nfacctd);
         let said = written();
         let records: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         for (n, (client, member)) in CLIENTS.iter().zip(MEMBERS).enumerate() {
@@ -145,11 +147,8 @@ fn pmacct_reads_the_flows_of_services_from_both_families() {
             let service = ["192.0.2.1", "2001:db8::1"][n];
             assert_eq!((&first["ip_dst"], &first["port_dst"]), (&service.into(), &80.into()), "{first}");
             assert_eq!(first["ip_proto"], "tcp", "{first}");
-            assert_eq!(
-                (&first["post_nat_ip_dst"], &first["post_nat_port_dst"]),
-                (&member.into(), &8080.into()),
-                "{first}"
-            );
+            assert_eq!(first["post_nat_port_dst"], 8080, "{first}");
+            assert!(n == 1 || first["post_nat_ip_dst"] == *member, "{first}");
             let bytes: u64 = of_client.iter().filter_map(|record| record["bytes"].as_u64()).sum();
             assert!((50_000..80_000).contains(&bytes), "{bytes}: {said}");
         }
@@ -161,7 +160,7 @@ fn pmacct_reads_the_flows_of_services_from_both_families() {
 fn a_collector_that_is_not_there_costs_records_and_wrong_ones_are_refused() {
     on_the_net("command-ipfix-dead", |net| {
         serve(&net.b, 8080)?;
-        // There is no route to it without a default route, and no one at the other.
+        // Its prefix is a port's, and nobody answers for it.
         use_services(net, &["--ipfix", "10.0.2.9:4739,active=1"])?;
         for (wrong, what) in [
             ("collector", "write an address"),
@@ -173,9 +172,10 @@ fn a_collector_that_is_not_there_costs_records_and_wrong_ones_are_refused() {
             let output = router.process.wait(SOON)?;
             assert!(!output.succeeded() && output.stderr.contains(what), "{wrong}: {}", output.stderr);
         }
-        let mut router = start_on(&net.r, &[&PORTS[..], &["--ipfix", "10.0.2.2,source=10.99.0.1"]].concat())?;
-        let output = router.process.wait(SOON)?;
-        assert!(output.stderr.contains("can't export flows from 10.99.0.1"), "{}", output.stderr);
+        let router = start_on(&net.r, &[&PORTS[..], &["--ipfix", "10.0.2.2,source=10.99.0.1"]].concat())?;
+        until(2 * SOON, || {
+            Ok(router.process.stderr_so_far().contains("flows can't be exported to 10.0.2.2:4739"))
+        })?;
         Ok(())
     });
 }

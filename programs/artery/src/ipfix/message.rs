@@ -1,7 +1,7 @@
 //! Messages of IPFIX (RFC 7011): templates, and sets of flow records. No socket and no clock is here.
 //!
-//! Each record has a template by its family, and whether it is translated (RFC 8158). Templates are sent at the
-//! beginning of a message, with the options template by which the exporter says how many records it lost.
+//! Each record has a template by its family, and whether it is translated (RFC 8158). Templates are sent at
+//! the beginning of a message, with the options template by which the exporter says how many records it lost.
 use artery_common::flow_export::{End, ExportedFlow};
 use std::net::IpAddr;
 use std::time::Duration;

@@ -167,8 +167,8 @@ pub(crate) struct RouterOptions {
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE")]
     pub(super) metrics: Vec<MetricsAddress>,
-    /// Export flows of services, and states of rules with 'pflow', by IPFIX to this collector, at port 4739 if
-    /// nothing is said; then perhaps ',source=ADDR', ',domain=N' and ',active=TIME'
+    /// Export flows of services, and states of rules with 'pflow', by IPFIX to this collector, at port 4739
+    /// if nothing is said; then perhaps ',source=ADDR', ',domain=N' and ',active=TIME'
     #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
     pub(super) ipfix: Option<IpfixSettings>,
     /// In what form messages are written

@@ -178,7 +178,8 @@ impl Exports {
     }
 }
 
-/// Source and destination of a packet of this direction with this key; without ports where a protocol has none.
+/// Source and destination of a packet of this direction with this key; without ports where a protocol has
+/// none.
 fn packet_ends(key: &Key, direction: Direction) -> [(IpAddr, u16); 2] {
     let (addresses, ports) = key.packet_ends(direction);
     let address = |bits: u128| match key.family {
