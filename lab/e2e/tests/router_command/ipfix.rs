@@ -113,7 +113,7 @@ fn nfdump_reads_the_flows_of_services_from_both_families() {
             let bytes: u64 = of_client.iter().filter_map(|record| record["in_bytes"].as_u64()).sum();
             assert!((50_000..80_000).contains(&bytes), "{bytes}: {said}");
             assert_eq!(first["dst_xlt_port"], "8080", "{first}");
-            // Neither this collector nor the other reads the translated addresses of IPv6 (elements 281 and 282).
+            // Neither this collector nor the other reads translated addresses of IPv6 (elements 281, 282).
             assert!(n == 1 || first["dst4_xlt_ip"] == *member, "{first}");
         }
         Ok(())
