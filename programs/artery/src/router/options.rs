@@ -167,8 +167,9 @@ pub(crate) struct RouterOptions {
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE")]
     pub(super) metrics: Vec<MetricsAddress>,
-    /// Export flows of services and states of pf rules with 'pflow' as IPFIX (RFC 7011) to a collector, port 4739
-    /// by default; keys are source=ADDR, domain=N (0) and active=TIME, after which long flows are reported (60s)
+    /// Export flows of services and states of pf rules with 'pflow' as IPFIX (RFC 7011) to a collector, port
+    /// 4739 by default; keys are source=ADDR, domain=N (0) and active=TIME, after which long flows are
+    /// reported (60s)
     #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
     pub(super) ipfix: Option<IpfixSettings>,
     /// In what form messages are written
