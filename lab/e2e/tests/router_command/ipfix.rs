@@ -121,6 +121,49 @@ fn nfdump_reads_the_flows_of_services_from_both_families() {
 }
 
 #[test]
+fn nfdump_reads_states_of_rules_with_pflow_in_both_directions() {
+    on_the_net("command-ipfix-states", |net| {
+        serve(&net.b, 8080)?;
+        let folder = TempDir::new().unwrap();
+        let (rules, flows) = (path(folder.path(), "pf.conf"), path(folder.path(), "flows"));
+        std::fs::create_dir(&flows).unwrap();
+        // Of a connection the state where it comes in is exported, and that where it leaves is not.
+        std::fs::write(
+            &rules,
+            "pass\npass in proto tcp keep state (pflow)\npass in proto tcp to port 8081\n",
+        )
+        .unwrap();
+        serve(&net.b, 8081)?;
+        let mut nfcapd = collector(&net.b, &["nfcapd", "-w", &flows, "-p", "4739", "-t", "3600"], |_| {
+            listens(&net.b, 4739)
+        })?;
+        let options = ["--pf", &rules, "--metrics", METRICS, "--ipfix", "10.0.2.2,active=1"];
+        let router = Running::start(net, &options)?;
+        for to in ["10.0.2.2:8080", "[fd00:2::2]:8080", "10.0.2.2:8081"] {
+            send(&net.a, to, 50_000)?;
+        }
+        // The counts of what was lost, and two directions of each family.
+        until(2 * SOON, || Ok(metric(&net.r, "artery_ipfix_records_total")? >= 5))?;
+        end(router.process)?;
+        nfcapd.stop(SOON)?;
+        let said = net.b.run(["nfdump", "-q", "-R", &flows, "-o", "json"])?.stdout;
+        let records: Vec<Value> =
+            serde_json::from_str(&format!("[{said}]")).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let sum = |of: &dyn Fn(&Value) -> bool| -> u64 {
+            records.iter().filter(|record| of(record)).filter_map(|record| record["in_bytes"].as_u64()).sum()
+        };
+        for (n, source) in ["src4_addr", "src6_addr"].into_iter().enumerate() {
+            let there = sum(&|record| record[source] == CLIENTS[n] && record["dst_port"] == 8080);
+            assert!((50_000..80_000).contains(&there), "{there}: {said}");
+            let back = sum(&|record| record[source] == MEMBERS[n] && record["src_port"] == 8080);
+            assert!((100..10_000).contains(&back), "{back}: {said}");
+        }
+        assert_eq!(sum(&|record| record["dst_port"] == 8081), 0, "{said}");
+        Ok(())
+    });
+}
+
+#[test]
 fn pmacct_reads_the_flows_of_services_from_both_families() {
     on_the_net("command-ipfix-pmacct", |net| {
         serve(&net.b, 8080)?;
