@@ -212,8 +212,9 @@ carry() {
     done
 }
 
-# Buffers that the driver gave to the card before there was a program have no room in front, and of frames in several of them
-# virtio_net drops those that begin in one (its statistics count them). So short packets of many flows use them up first.
+# On 7.2 such frames were lost now and then until the driver's ring had gone round once: it seems that buffers from before
+# the program, which have no room in front, are not taken for them. So short packets of many flows use those up first.
+# Where that is not it, the row says what the driver has dropped.
 use_old_buffers() {
     ip netns exec a bash -c 'for n in {1..1500}; do echo >/dev/udp/10.0.2.2/7003; done' 2>/dev/null
     ip netns exec b bash -c 'for n in {1..1500}; do echo >/dev/udp/10.0.1.2/7003; done' 2>/dev/null
