@@ -73,6 +73,11 @@ fn connect(file: &CaseFile, hosts: &Host, side: &Side) -> Result<Vec<Endpoint>> 
             "link add {letter}{port} address {far} mtu {HOST_MTU} type veth \
              peer name p{port} address {near} netns {namespace}\nlink set {letter}{port} up"
         );
+        if side.who == Who::Artery {
+            // Otherwise the kernel has the port's link-local address until the router takes the port, and
+            // solicits the hosts that the fence comes from for some seconds.
+            let _ = writeln!(inside, "link set p{port} addrgenmode none");
+        }
         let _ = writeln!(inside, "link set p{port} up");
     }
     for (port, mtu) in &file.setup.mtus {
