@@ -1,4 +1,4 @@
-//! Netlink: what the kernel is asked, told and notifies of.
+//! Netlink: requests to the kernel, its answers and notifications.
 //!
 //! - Records of rtnetlink (rtnetlink(7)): links, addresses, routes, next hops, neighbors and rules, as the
 //!   kernel tells of them, and as routing daemons write them to others in its place.

@@ -331,7 +331,7 @@ impl FlowBalancer {
         }
     }
 
-    /// Has records of flows made from now on, if somebody exports them.
+    /// Has records of flows made from now on, if flows are exported.
     fn begin_accounts(&mut self, now: Duration, cx: &mut Context<'_>) {
         if let Err(error) = self.accounts.begin(&mut self.v4, &mut self.v6, now) {
             let name = cx.name().to_string();

@@ -41,7 +41,7 @@ impl FlowAccounts {
         FlowAccounts { export, records, is_on: false, is_nat, walks: Default::default() }
     }
 
-    /// Has the tables keep accounts if somebody exports; says what is wrong where they can't.
+    /// Has the tables keep accounts if flows are exported; says what is wrong where they can't.
     pub(super) fn begin(
         &mut self,
         v4: &mut FamilyFlows<Flow4>,

@@ -1,8 +1,8 @@
 //! Records of flows on their way from the workers to whoever exports them: one bounded queue of a router.
 //!
 //! Workers add what has ended, or goes on for long, between batches and never wait: where the queue is full,
-//! or in use at that moment for too long, records are lost and counted. Nothing is recorded while nobody
-//! exports.
+//! or in use at that moment for too long, records are lost and counted. Nothing is recorded unless
+//! flows are exported.
 use artery_wire::IpProtocol;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
@@ -57,7 +57,7 @@ pub enum FlowEndReason {
 /// What a router has to export.
 #[derive(Default)]
 pub struct FlowExport {
-    /// After what time flows that go on are recorded, in milliseconds; 0 while nobody exports.
+    /// After what time flows that go on are recorded, in milliseconds; 0 while flows are not exported.
     active_ms: AtomicU64,
     lost: AtomicU64,
     queue: Mutex<Vec<ExportedFlow>>,
@@ -69,7 +69,7 @@ impl FlowExport {
         self.active_ms.store((active.as_millis() as u64).max(1), Relaxed);
     }
 
-    /// After what time flows that go on are recorded; None while nobody exports.
+    /// After what time flows that go on are recorded; None while flows are not exported.
     #[inline]
     pub fn active_timeout(&self) -> Option<Duration> {
         match self.active_ms.load(Relaxed) {

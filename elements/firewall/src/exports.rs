@@ -23,7 +23,7 @@ impl StateExports {
         StateExports { export, records: FlowRecords::default(), ports }
     }
 
-    /// Has states reported if somebody exports them, and hands over what was reported.
+    /// Has states reported if flows are exported, and hands over what was reported.
     pub(super) fn export(&mut self, filter: &mut Filter, now: Duration) {
         let Some(active) = self.export.active_timeout() else { return };
         filter.export_states(active);

@@ -142,8 +142,14 @@ impl Exporter {
         let running = resources.get::<Running>();
         *running.0.lock().unwrap_or_else(|e| e.into_inner()) = Arc::downgrade(&self.counts);
         let (end, ends) = mpsc::channel::<()>();
-        let mut sender =
-            MessageSender { exporter: self, export, voice, sequence: 0, told: None, has_failed: false };
+        let mut sender = MessageSender {
+            exporter: self,
+            export,
+            voice,
+            sequence: 0,
+            templates_sent: None,
+            has_failed: false,
+        };
         let thread = std::thread::Builder::new().name("ipfix".into()).spawn(move || {
             while ends.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 sender.send_records();
@@ -190,18 +196,18 @@ struct MessageSender {
     /// Records in all messages so far, modulo 2^32.
     sequence: u32,
     /// When templates were sent last.
-    told: Option<Instant>,
+    templates_sent: Option<Instant>,
     /// Whether the last message could not be sent.
     has_failed: bool,
 }
 
 impl MessageSender {
-    /// Sends what is there, and templates where it is time for them.
+    /// Sends the records that wait, and templates where it is time for them.
     fn send_records(&mut self) {
         let mut message = Message::new();
-        if self.told.is_none_or(|told| told.elapsed() >= TEMPLATES) {
+        if self.templates_sent.is_none_or(|sent| sent.elapsed() >= TEMPLATES) {
             message.write_templates(self.lost_records());
-            self.told = Some(Instant::now());
+            self.templates_sent = Some(Instant::now());
         }
         for flow in self.export.take_records() {
             if !message.add_flow(&flow) {
@@ -235,14 +241,14 @@ impl MessageSender {
             Err(_) => {
                 counts.unsent.fetch_add(records.into(), Relaxed);
                 // The collector needs them before it understands anything.
-                self.told = None;
+                self.templates_sent = None;
             }
         }
-        self.tell(sent.err());
+        self.report_failure(sent.err());
     }
 
     /// Says when messages begin to fail, and when they are sent again.
-    fn tell(&mut self, error: Option<io::Error>) {
+    fn report_failure(&mut self, error: Option<io::Error>) {
         let collector = self.exporter.settings.collector;
         match (&error, self.has_failed) {
             (Some(error), false) => self.voice.print_warning(&format!(

@@ -176,7 +176,7 @@ pub struct Filter {
     route_to: RouteTo,
     /// Whether a state was ever there whose packets are changed.
     rewrites: bool,
-    /// States that others export; None where nobody does.
+    /// States that others export; None where they are not exported.
     exports: Option<Exports>,
     /// Where the search for states that are over goes on.
     sweep_cursor: u32,

@@ -203,7 +203,7 @@ fn pmacct_reads_the_flows_of_services_from_both_families() {
 fn a_collector_that_is_not_there_costs_records_and_wrong_ones_are_refused() {
     on_the_net("command-ipfix-dead", |net| {
         serve(&net.b, 8080)?;
-        // Its prefix is a port's, and nobody answers for it.
+        // Its prefix is a port's, and no host answers for it.
         use_services(net, &["--ipfix", "10.0.2.9:4739,active=1"])?;
         for (wrong, what) in [
             ("collector", "write an address"),
