@@ -55,7 +55,7 @@ const BESIDE: [&str; 9] = [
     "beside-wireguard",
 ];
 /// What runs at every change.
-const SLICE: [&str; 6] = ["programs", "adopt", "vlan", "adopt-kill", "router", "up"];
+const SLICE: [&str; 7] = ["programs", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "up"];
 
 /// How a guest of KVM usually comes: as many queues as processors, all offloads.
 const USUAL_NIC: &str = "virtio-net,queues=2";

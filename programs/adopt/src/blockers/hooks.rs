@@ -1,11 +1,12 @@
 //! Hooks of netfilter that belong neither to nftables nor to iptables: BPF programs, modules of others.
 //!
-//! Kernels say what hangs at their hooks since Linux 5.14, if they were built so. Those that
-//! do not are believed.
+//! Kernels list what is at their hooks since Linux 5.14, if they were built so. Elsewhere
+//! there is nothing to be found.
 use super::{Blocker, BlockerKind, Family};
 use artery_netlink::request::{self as netlink, Attributes, RequestSocket};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use std::io;
+use std::sync::OnceLock;
 
 /// The request for hooks, to the subsystem that lists them.
 const GET_HOOKS: u16 = 12 << 8;
@@ -50,12 +51,13 @@ const KNOWN: [&str; 16] = [
 /// What keeps all traffic of a family.
 pub(super) fn guards() -> io::Result<Vec<Blocker>> {
     let mut guards = Vec::new();
+    if !are_listed()? {
+        return Ok(guards);
+    }
     let kernel = RequestSocket::open(NETLINK_NETFILTER)?;
     for (number, family) in FAMILIES {
         for (hook, name) in HOOKS {
             let messages = match kernel.dump(GET_HOOKS, &encode_request(number, hook)) {
-                // There is no such subsystem, for which the kernel may look for a module at each request.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(guards),
                 Err(error) if netlink::is_unknown(&error) => continue,
                 messages => messages?,
             };
@@ -80,7 +82,7 @@ const KNOWN_OF_BRIDGES: [&str; 3] = ["br_nf_", "nf_ct_bridge_", "ip_sabotage_in"
 pub(super) fn of_bridges() -> io::Result<Vec<Blocker>> {
     let mut guards = Vec::new();
     for (hook, name) in BRIDGE_HOOKS {
-        for body in netlink::dump_of_netfilter(GET_HOOKS, &encode_request(BRIDGE_FAMILY, hook))? {
+        for body in functions_at(BRIDGE_FAMILY, hook)? {
             let function = Attributes::after_header(FIXED, &body)?.text(FUNCTION).unwrap_or_default();
             if !KNOWN_OF_BRIDGES.iter().any(|start| function.starts_with(start)) {
                 guards.extend(guard(&body, &format!("{name} of bridges"))?);
@@ -98,10 +100,32 @@ pub(super) fn of_bridges() -> io::Result<Vec<Blocker>> {
 /// The functions of the kernel's own at a hook of a family: none where the kernel does not list them.
 pub(super) fn functions(family: Family, hook: u32) -> io::Result<Vec<String>> {
     let number = if family == Family::V4 { 2 } else { 10 };
-    let bodies = netlink::dump_of_netfilter(GET_HOOKS, &encode_request(number, hook))?;
     let function =
         |body: &Vec<u8>| Ok(Attributes::after_header(FIXED, body)?.text(FUNCTION).unwrap_or_default());
-    bodies.iter().map(function).collect()
+    functions_at(number, hook)?.iter().map(function).collect()
+}
+
+fn functions_at(family: u8, hook: u32) -> io::Result<Vec<Vec<u8>>> {
+    if !are_listed()? {
+        return Ok(Vec::new());
+    }
+    netlink::dump_of_netfilter(GET_HOOKS, &encode_request(family, hook))
+}
+
+/// Whether the kernel lists hooks. It is asked once: a kernel without them, as Debian's 5.10 and 6.1, starts
+/// modprobe at each request, and waits for it.
+fn are_listed() -> io::Result<bool> {
+    static ARE_LISTED: OnceLock<bool> = OnceLock::new();
+    if let Some(are_listed) = ARE_LISTED.get() {
+        return Ok(*are_listed);
+    }
+    let kernel = RequestSocket::open(NETLINK_NETFILTER)?;
+    let are_listed = match kernel.dump(GET_HOOKS, &encode_request(FAMILIES[0].0, HOOKS[0].0)) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => false,
+        Err(error) if !netlink::is_unknown(&error) => return Err(error),
+        _ => true,
+    };
+    Ok(*ARE_LISTED.get_or_init(|| are_listed))
 }
 
 fn encode_request(family: u8, hook: u32) -> Vec<u8> {
