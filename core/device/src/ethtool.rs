@@ -1,7 +1,7 @@
 //! Features of an interface that ethtool shows, by the kernel's generic netlink family `ethtool` (Linux 5.6).
 use crate::Interface;
+use artery_netlink::Attributes;
 use artery_netlink::genetlink::query_family;
-use netlink_packet_core::NlasIterator;
 use std::io;
 
 /// Numbers of messages and attributes, from linux/ethtool_netlink.h.
@@ -36,20 +36,11 @@ fn active_features(index: u32) -> io::Result<Vec<String>> {
 
 /// The names of the bits that a set lists; of one without a mask these are the bits that are set.
 fn names(bitset: &[u8]) -> Vec<String> {
-    let bits = attributes(bitset).find(|(kind, _)| *kind == BITSET_BITS).map_or(&[][..], |(_, bits)| bits);
-    let listed = attributes(bits).filter(|(kind, _)| *kind == BIT);
-    let name = |bit| attributes(bit).find(|(kind, _)| *kind == BIT_NAME).map(|(_, name)| name);
+    let bits = Attributes::new(bitset).find_value(BITSET_BITS).unwrap_or_default();
+    let listed = Attributes::new(bits).filter(|(kind, _)| *kind == BIT);
+    let name = |bit| Attributes::new(bit).find_value(BIT_NAME);
     let text = |name: &[u8]| String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
     listed.filter_map(|(_, bit)| name(bit)).map(text).collect()
-}
-
-/// Attributes and their values, up to one that makes no sense.
-fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    NlasIterator::new(bytes).map_while(|attribute| {
-        let attribute = attribute.ok()?;
-        let (kind, length) = (attribute.kind(), attribute.value_length());
-        Some((kind, attribute.into_inner().get(4..4 + length)?))
-    })
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! That something has changed at the interfaces of the machine, as soon as the kernel says so.
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use artery_netlink::socket::{drain, listen};
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
 
-/// The multicast group that links are announced to (RTMGRP_LINK of rtnetlink(7)).
-const LINKS: u32 = 1;
-/// The groups that IPv4 and IPv6 addresses are announced to (RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR).
-const ADDRESSES: u32 = 0x10 | 0x100;
-/// Bytes read of a message: only that there is one matters.
-const ENOUGH: usize = 64;
+/// The group that links are announced to (RTNLGRP_LINK).
+const LINKS: [u32; 1] = [1];
+/// The groups that IPv4 and IPv6 addresses are announced to (RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV6_IFADDR).
+const ADDRESSES: [u32; 2] = [5, 9];
 
 /// A socket that can be read when an interface of this network namespace has changed.
 #[derive(Debug)]
@@ -18,34 +17,21 @@ impl InterfaceMonitor {
     /// Watches interfaces from now on: that they come, go, or are up or down, their carriers, MTUs and link
     /// addresses. [`Interface::find`](crate::Interface::find) gives an interface's new state.
     pub fn of_links() -> io::Result<InterfaceMonitor> {
-        InterfaceMonitor::of(LINKS)
+        InterfaceMonitor::of(&LINKS)
     }
 
     /// Watches addresses from now on. [`host_addresses`](crate::host_addresses) lists those that exist.
     pub fn of_addresses() -> io::Result<InterfaceMonitor> {
-        InterfaceMonitor::of(ADDRESSES)
+        InterfaceMonitor::of(&ADDRESSES)
     }
 
-    fn of(groups: u32) -> io::Result<InterfaceMonitor> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.set_non_blocking(true)?;
-        socket.bind(&SocketAddr::new(0, groups))?;
-        Ok(InterfaceMonitor(socket))
+    fn of(groups: &[u32]) -> io::Result<InterfaceMonitor> {
+        listen(NETLINK_ROUTE, groups, None).map(InterfaceMonitor)
     }
 
     /// Whether something has changed since the last call.
     pub fn has_changed(&mut self) -> bool {
-        let mut is_news = false;
-        loop {
-            let mut start = [0; ENOUGH];
-            match self.0.recv(&mut &mut start[..], 0) {
-                Ok(_) => is_news = true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return is_news,
-                // Any other error, such as an overrun: one check too many does no harm.
-                Err(_) => return true,
-            }
-        }
+        drain(&self.0)
     }
 }
 

@@ -6,11 +6,12 @@
 use crate::privsep::{self, Helper, Request};
 use artery_netlink::build::{self, DEL_ROUTE, NEW_ROUTE};
 use artery_netlink::rtnetlink::Rtnetlink;
+use artery_netlink::socket::connect;
 use artery_netlink::{
     Family, Messages, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NLMSG_DONE,
     NLMSG_ERROR, News, Record, Route,
 };
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -57,9 +58,7 @@ pub struct HostRoutes {
 impl HostRoutes {
     /// Of the interface with this number.
     pub fn open(index: u32) -> io::Result<HostRoutes> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        let socket = connect(NETLINK_ROUTE)?;
         // Kernels without strict checking send more than was requested; the rest is ignored.
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_cap_ack(true);

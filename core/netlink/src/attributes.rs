@@ -85,7 +85,7 @@ pub(crate) fn address_with_family(value: &[u8]) -> Option<IpAddr> {
 }
 
 /// The text in a value, up to its zero.
-pub(crate) fn parse_text(value: &[u8]) -> String {
+pub fn parse_text(value: &[u8]) -> String {
     let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }

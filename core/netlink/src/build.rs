@@ -1,4 +1,4 @@
-//! Messages as a kernel or a routing daemon writes them, for tests and for programs that act as one.
+//! Messages as they are sent: to the kernel, or as a kernel or a routing daemon writes them.
 use std::net::IpAddr;
 
 /// Adds a route: RTM_NEWROUTE.

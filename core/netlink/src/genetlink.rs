@@ -1,11 +1,12 @@
 //! Questions to families of generic netlink.
 use crate::refusal::refusal;
+use crate::socket::connect;
 use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload, Nla as _, NlaBuffer,
     NlasIterator, Parseable, ParseableParametrized,
 };
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
+use netlink_sys::{Socket, protocols::NETLINK_GENERIC};
 use std::io;
 
 /// The controller of families, which is a family itself (linux/genetlink.h).
@@ -19,9 +20,7 @@ const NLA_TYPE_MASK: u16 = 0x3fff;
 /// Queries a family by its name, with one attribute. A kernel that lacks the family answers
 /// [`io::ErrorKind::NotFound`].
 pub fn query_family(name: &str, command: u8, kind: u16, value: &[u8]) -> io::Result<Message> {
-    let mut socket = Socket::new(NETLINK_GENERIC)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
+    let socket = connect(NETLINK_GENERIC)?;
     let family = family(&socket, name)?;
     query(&socket, Message::asking(command, kind, value), family)
 }

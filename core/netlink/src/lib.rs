@@ -27,9 +27,10 @@ mod route;
 pub mod rtnetlink;
 mod rule;
 mod settings;
+pub mod socket;
 
 pub use address::Address;
-pub use attributes::Attributes;
+pub use attributes::{Attributes, parse_text};
 pub use link::{Link, LinkKind};
 pub use message::{
     HEADER, Manner, Message, Messages, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL,

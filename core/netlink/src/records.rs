@@ -1,5 +1,6 @@
 //! Sockets for dumps and notifications of the kernel's links, addresses, routes, next-hop objects, neighbors
 //! and rules, by rtnetlink. Only records come from here; conclusions are drawn elsewhere.
+use crate::socket::{connect, listen};
 use crate::{
     Family, HEADER, Message, Messages, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
     News,
@@ -8,7 +9,7 @@ use marks::Marks;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, sockopt};
+use rustix::net::RecvFlags;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -102,9 +103,7 @@ pub struct RecordDump {
 impl RecordDump {
     /// Opens the netlink socket; no dump has begun.
     pub fn open() -> io::Result<RecordDump> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        let socket = connect(NETLINK_ROUTE)?;
         // A kernel that does not check requests strictly sends more than was requested; the rest is ignored.
         let _ = socket.set_netlink_get_strict_chk(true);
         Ok(RecordDump { socket, buffer: vec![0; BUFFER], sequence: 0, was_interrupted: false })
@@ -198,20 +197,9 @@ impl ChangeMonitor {
     }
 
     fn of_groups(backlog: usize, groups: &[u32]) -> io::Result<ChangeMonitor> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.set_non_blocking(true)?;
-        // Without the right to pass over the limit of the machine, as much as that allows.
-        if sockopt::set_socket_recv_buffer_size_force(&socket, backlog).is_err() {
-            sockopt::set_socket_recv_buffer_size(&socket, backlog)?;
-        }
-        let own = socket.bind_auto()?;
-        for group in groups {
-            match socket.add_membership(*group) {
-                // A kernel without next-hop objects or without IPv6 has no such group.
-                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
-                other => other?,
-            }
-        }
+        let socket = listen(NETLINK_ROUTE, groups, Some(backlog))?;
+        let mut own = SocketAddr::new(0, 0);
+        socket.get_address(&mut own)?;
         Ok(ChangeMonitor { socket, buffer: vec![0; BUFFER], marks: Marks::open(own).ok() })
     }
 

@@ -1,20 +1,15 @@
 //! Questions to the kernel by netlink, and attributes of its answers, whatever their bytes are.
+use crate::attributes::parse_text;
+use crate::build::message;
+use crate::socket::connect;
+use crate::{HEADER, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR};
 use netlink_packet_core::NlasIterator;
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::io;
 use std::time::Duration;
 
-/// `NLM_F_REQUEST`: set in every request.
-pub const REQUEST: u16 = 1;
-/// `NLM_F_DUMP`: all there is.
-const ALL: u16 = 0x300;
-/// Something changed while the kernel wrote the answer.
-const INTERRUPTED: u16 = 0x10;
-const ERROR: u16 = 2;
-const DONE: u16 = 3;
-const HEADER: usize = 16;
 /// How often an answer may be interrupted before it is given up.
 const ATTEMPTS: usize = 20;
 /// The kernel answers within its system call; a bug in it must not stop us for good.
@@ -47,7 +42,7 @@ impl RequestSocket {
     pub fn dump(&self, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
         let Some(socket) = &self.0 else { return Ok(Vec::new()) };
         for _ in 0..ATTEMPTS {
-            socket.send(&encode_request(kind, REQUEST | ALL, body), 0)?;
+            socket.send(&message(kind, NLM_F_REQUEST | NLM_F_DUMP, body, &[]), 0)?;
             if let Some(messages) = receive_dump(socket)? {
                 return Ok(messages);
             }
@@ -74,18 +69,16 @@ pub fn is_unknown(error: &io::Error) -> bool {
 /// The answer to one question; `None` if the kernel does not have the protocol.
 pub fn query_one(protocol: isize, kind: u16, body: &[u8]) -> io::Result<Option<Message>> {
     let Some(socket) = open_socket(protocol)? else { return Ok(None) };
-    socket.send(&encode_request(kind, REQUEST, body), 0)?;
+    socket.send(&message(kind, NLM_F_REQUEST, body, &[]), 0)?;
     let (bytes, _) = socket.recv_from_full()?;
     Ok(read(&bytes)?.messages.into_iter().next())
 }
 
 fn open_socket(protocol: isize) -> io::Result<Option<Socket>> {
-    let mut socket = match Socket::new(protocol) {
+    let socket = match connect(protocol) {
         Err(error) if is_missing(&error) => return Ok(None),
         socket => socket?,
     };
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     Ok(Some(socket))
 }
@@ -95,26 +88,6 @@ fn open_socket(protocol: isize) -> io::Result<Option<Socket>> {
 pub fn is_missing(error: &io::Error) -> bool {
     let missing = [rustix::io::Errno::PROTONOSUPPORT, rustix::io::Errno::AFNOSUPPORT];
     missing.iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
-}
-
-/// A request as it is sent: its header, and what follows it.
-pub fn encode_request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-    let len = (HEADER + body.len()) as u32;
-    let mut bytes = len.to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(flags.to_ne_bytes());
-    bytes.extend([0; 8]);
-    bytes.extend(body);
-    bytes
-}
-
-/// An attribute as it is sent: its length, its kind, its value, filled up to four bytes.
-pub fn encode_attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
 }
 
 /// All messages of an answer, or `None` if it was interrupted.
@@ -153,12 +126,13 @@ pub fn read(mut bytes: &[u8]) -> io::Result<Datagram> {
         let length = usize::try_from(u32_at(bytes, 0)?).map_err(|_| nonsense())?;
         let (kind, flags) = (u16_at(bytes, 4)?, u16_at(bytes, 6)?);
         let body = bytes.get(HEADER..length).ok_or_else(nonsense)?;
-        part.is_interrupted |= flags & INTERRUPTED != 0;
+        part.is_interrupted |= flags & NLM_F_DUMP_INTR != 0;
         match kind {
             // Both may hold an error as a negative number; zero is an acknowledgement.
-            ERROR | DONE => {
+            NLMSG_ERROR | NLMSG_DONE => {
                 part.is_last = true;
-                let code = if body.is_empty() && kind == DONE { 0 } else { u32_at(body, 0)?.cast_signed() };
+                let code =
+                    if body.is_empty() && kind == NLMSG_DONE { 0 } else { u32_at(body, 0)?.cast_signed() };
                 if code < 0 {
                     return Err(io::Error::from_raw_os_error(code.saturating_neg()));
                 }
@@ -203,7 +177,7 @@ impl<'a> Attributes<'a> {
     }
     /// A text, without the zero at its end.
     pub fn text(&self, kind: u16) -> Option<String> {
-        self.value(kind).map(text)
+        self.value(kind).map(parse_text)
     }
     /// A number in the machine's order, as rtnetlink has them.
     pub fn number(&self, kind: u16) -> Option<u32> {
@@ -213,12 +187,6 @@ impl<'a> Attributes<'a> {
     pub fn big_endian(&self, kind: u16) -> Option<u32> {
         self.number(kind).map(u32::from_be)
     }
-}
-
-/// A text, up to the zero at its end.
-pub fn text(value: &[u8]) -> String {
-    let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
-    String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
 /// The number of four bytes at a place, in the machine's order.
@@ -247,14 +215,12 @@ pub fn nonsense() -> io::Error {
 /// Messages as the kernel would write them, for tests.
 #[doc(hidden)]
 pub mod written {
-    use super::*;
-
     pub fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-        let mut bytes = encode_request(kind, flags, body);
+        let mut bytes = crate::build::message(kind, flags, body, &[]);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
     }
-    pub use super::encode_attribute as attribute;
+    pub use crate::build::attribute;
     pub fn name(kind: u16, text: &str) -> Vec<u8> {
         attribute(kind, &[text.as_bytes(), &[0]].concat())
     }
@@ -288,16 +254,16 @@ mod tests {
 
     #[test]
     fn a_datagram_is_read_to_its_end_or_its_error() {
-        let done = message(DONE, 2, &0_i32.to_ne_bytes());
-        let bytes = [message(20, 2, &[1, 2, 3]), message(21, 2 | INTERRUPTED, &[]), done].concat();
+        let done = message(NLMSG_DONE, 2, &0_i32.to_ne_bytes());
+        let bytes = [message(20, 2, &[1, 2, 3]), message(21, 2 | NLM_F_DUMP_INTR, &[]), done].concat();
         let part = read(&bytes).unwrap();
         let message_of = |kind, body: &[u8]| Message { kind, body: body.to_vec() };
         assert_eq!(part.messages, [message_of(20, &[1, 2, 3]), message_of(21, &[])]);
         assert!(part.is_last && part.is_interrupted);
-        let refused = message(ERROR, 0, &[&(-1_i32).to_ne_bytes()[..], &[0; 16]].concat());
+        let refused = message(NLMSG_ERROR, 0, &[&(-1_i32).to_ne_bytes()[..], &[0; 16]].concat());
         assert_eq!(read(&refused).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        assert!(read(&message(ERROR, 0, &[0; 20])).unwrap().is_last, "an acknowledgement");
-        assert!(read(&message(DONE, 0, &(-105_i32).to_ne_bytes())).is_err());
+        assert!(read(&message(NLMSG_ERROR, 0, &[0; 20])).unwrap().is_last, "an acknowledgement");
+        assert!(read(&message(NLMSG_DONE, 0, &(-105_i32).to_ne_bytes())).is_err());
         written::survive(&bytes, |bytes| read(bytes).is_ok());
         written::survive(&refused, |bytes| read(bytes).is_ok());
         assert!(read(&[0; 16]).is_err(), "a length that is shorter than the header");

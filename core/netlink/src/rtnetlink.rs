@@ -1,6 +1,7 @@
 //! Changes of the host by rtnetlink: addresses and routes (several addresses of a family on one interface,
 //! which the older requests can't give it), and filters of tc.
 use crate::refusal::refusal;
+use crate::socket::connect;
 use netlink_packet_core::{
     DecodeError, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NLMSG_DONE,
     NLMSG_ERROR, NetlinkBuffer, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -10,7 +11,7 @@ use netlink_packet_route::route::{
     RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -32,10 +33,7 @@ pub struct Rtnetlink(Socket);
 impl Rtnetlink {
     /// Opens a socket to the kernel of this network namespace.
     pub fn open() -> io::Result<Rtnetlink> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Rtnetlink(socket))
+        connect(NETLINK_ROUTE).map(Rtnetlink)
     }
 
     /// Gives an interface an address that can be used at once, without duplicate address detection: the

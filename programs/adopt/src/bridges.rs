@@ -9,12 +9,12 @@ pub(crate) use message::{BridgeLink, MemberSettings, dump_links};
 
 use crate::fast::{Accelerator, FdbEntry};
 use artery_netlink::request as netlink;
+use artery_netlink::socket::listen;
 use artery_wire::EtherAddr;
 use message::{FdbRecord, GONE_NEIGHBOR, NEW_NEIGHBOR, dump_fdb};
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
@@ -41,13 +41,7 @@ pub(crate) struct BridgeFollower {
 impl BridgeFollower {
     /// Listens from now on.
     pub(crate) fn open() -> io::Result<BridgeFollower> {
-        let mut events = Socket::new(NETLINK_ROUTE)?;
-        // Without CAP_NET_ADMIN in the first namespace there is less room.
-        let _ = set_socket_recv_buffer_size_force(&events, BACKLOG)
-            .or_else(|_| set_socket_recv_buffer_size(&events, BACKLOG));
-        events.set_non_blocking(true)?;
-        events.bind(&SocketAddr::new(0, 0))?;
-        GROUPS.iter().try_for_each(|group| events.add_membership(*group))?;
+        let events = listen(NETLINK_ROUTE, &GROUPS, Some(BACKLOG))?;
         Ok(BridgeFollower { events, needs_links: true, needs_fdb: true, last: None })
     }
 

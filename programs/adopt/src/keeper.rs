@@ -3,12 +3,16 @@
 //! The kernel solicits a neighbor again when it has used an entry that is no longer fresh. It does not see
 //! what programs send, so this refresher reports the use to it, as often as the kernel's own sending would
 //! have shown in its neighbor states.
-use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage};
-use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourMessage};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use artery_netlink::socket::connect;
+use artery_netlink::{Family, NLM_F_REQUEST, build};
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use std::io;
 use std::net::IpAddr;
+
+const RTM_NEWNEIGH: u16 = 28;
+const NDA_DST: u16 = 1;
+/// The entry was used.
+const NTF_USE: u8 = 1;
 
 /// Reports to the kernel which neighbors are in use.
 #[derive(Debug)]
@@ -17,9 +21,7 @@ pub(crate) struct NeighborRefresher(Socket);
 impl NeighborRefresher {
     /// Opens a netlink socket to the kernel of this network namespace.
     pub(crate) fn open() -> io::Result<NeighborRefresher> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        let socket = connect(NETLINK_ROUTE)?;
         socket.set_non_blocking(true)?;
         Ok(NeighborRefresher(socket))
     }
@@ -48,18 +50,16 @@ impl NeighborRefresher {
     }
 }
 
+/// RTM_NEWNEIGH with struct ndmsg and NDA_DST.
 fn message(link: u32, address: IpAddr) -> Vec<u8> {
-    let mut message = NeighbourMessage::default();
-    message.header.family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    message.header.ifindex = link;
-    message.header.flags = NeighbourFlags::Use;
-    message.attributes = vec![NeighbourAttribute::Destination(address.into())];
-    let mut message = NetlinkMessage::from(RouteNetlinkMessage::NewNeighbour(message));
-    message.header.flags = NLM_F_REQUEST;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    bytes
+    let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+    let [a, b, c, d] = link.to_ne_bytes();
+    let header = [family.number(), 0, 0, 0, a, b, c, d, 0, 0, NTF_USE, 0];
+    let destination = match address {
+        IpAddr::V4(address) => build::attribute(NDA_DST, &address.octets()),
+        IpAddr::V6(address) => build::attribute(NDA_DST, &address.octets()),
+    };
+    build::message(RTM_NEWNEIGH, NLM_F_REQUEST, &header, &[destination])
 }
 
 #[cfg(test)]
@@ -72,7 +72,6 @@ mod tests {
         let kind = u16::from_ne_bytes([bytes[4], bytes[5]]);
         let flags = u16::from_ne_bytes([bytes[6], bytes[7]]);
         assert_eq!((bytes.len(), kind, flags), (36, 28, NLM_F_REQUEST));
-        const NTF_USE: u8 = 1;
         assert_eq!(bytes[16..], [2, 0, 0, 0, 7, 0, 0, 0, 0, 0, NTF_USE, 0, 8, 0, 1, 0, 10, 0, 0, 1]);
     }
 }

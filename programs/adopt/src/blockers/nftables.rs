@@ -281,7 +281,7 @@ enum HookDevice {
 
 impl HookDevice {
     fn read((kind, value): (u16, &[u8])) -> HookDevice {
-        let text = netlink::text(value);
+        let text = artery_netlink::parse_text(value);
         if kind == DEVICE_PREFIX { HookDevice::Prefix(text) } else { HookDevice::Name(text) }
     }
     fn matches_name(&self, name: &str) -> bool {

@@ -4,8 +4,10 @@
 //! Of the rest (other settings, offloads, iptables, virtual servers, BPF programs, hooks of netfilter) it
 //! sends no notification: they are compared each second.
 use super::{Blocker, Port, hooks, iptables, links, offloads, sysctl, traffic_control, virtual_servers};
+use artery_netlink::request::is_missing;
+use artery_netlink::socket::{drain, listen};
+use netlink_sys::Socket;
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE, NETLINK_XFRM};
-use netlink_sys::{Socket, SocketAddr};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use rustix::time::{timerfd_create, timerfd_settime};
@@ -14,8 +16,6 @@ use std::io;
 /// Groups by protocol: nftables; links, tc, settings of IPv4 and IPv6; policies and their expiry.
 const GROUPS: [(isize, &[u32]); 3] =
     [(NETLINK_NETFILTER, &[7]), (NETLINK_ROUTE, &[1, 4, 24, 25]), (NETLINK_XFRM, &[2, 4])];
-/// Bytes read of a message: only that there is one matters.
-const ENOUGH: usize = 64;
 const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Reports that it is time for another [`survey`](super::survey).
@@ -70,7 +70,7 @@ impl BlockerWatch {
     /// Whether something may have changed since the last call.
     pub fn has_changed(&mut self) -> bool {
         // All are emptied, whatever the first one says.
-        let told = self.sockets.iter().fold(false, |told, socket| drain_socket(socket) | told);
+        let told = self.sockets.iter().fold(false, |told, socket| drain(socket) | told);
         let is_time = rustix::io::read(&self.timer, &mut [0; 8]).is_ok();
         told | (is_time && self.poll_settings())
     }
@@ -110,33 +110,8 @@ fn polled(ports: &[Port]) -> Vec<Blocker> {
 
 /// A socket that receives notifications of some groups; `None` if the kernel does not have the protocol.
 fn open_socket(protocol: isize, groups: &[u32]) -> io::Result<Option<Socket>> {
-    let mut socket = match Socket::new(protocol) {
-        Err(error) if artery_netlink::request::is_missing(&error) => return Ok(None),
-        socket => socket?,
-    };
-    socket.set_non_blocking(true)?;
-    socket.bind(&SocketAddr::new(0, 0))?;
-    for group in groups {
-        match socket.add_membership(*group) {
-            // A kernel without nftables has the socket, and no such group.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
-            result => result?,
-        }
-    }
-    Ok(Some(socket))
-}
-
-/// Reads all that a socket has; says whether that was something.
-fn drain_socket(socket: &Socket) -> bool {
-    let mut is_news = false;
-    loop {
-        let mut start = [0; ENOUGH];
-        match socket.recv(&mut &mut start[..], 0) {
-            Ok(_) => is_news = true,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return is_news,
-            // What else it may say, such as that there was too much of it: better to look once too often.
-            Err(_) => return true,
-        }
+    match listen(protocol, groups, None) {
+        Err(error) if is_missing(&error) => Ok(None),
+        socket => socket.map(Some),
     }
 }

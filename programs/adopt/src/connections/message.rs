@@ -2,7 +2,9 @@
 use super::keeper::ConnectionKeeper;
 use crate::fast::{FlowKey, Translation};
 use crate::kernel::Family;
-use artery_netlink::request::{self as netlink, Attributes, encode_attribute as attribute};
+use artery_netlink::NLM_F_REQUEST;
+use artery_netlink::build::{self, attribute};
+use artery_netlink::request::{self as netlink, Attributes};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -179,7 +181,7 @@ pub(super) fn encode_question(key: &FlowKey) -> Vec<u8> {
 fn encode_change(key: &FlowKey, flags: u16, change: &[u8]) -> Vec<u8> {
     let family = if key.source.is_ipv4() { 2 } else { 10 };
     let body = [&[family, 0, 0, 0], &nested(ORIGINAL, &encode_tuple(key))[..], change].concat();
-    netlink::encode_request(NEW, netlink::REQUEST | flags, &body)
+    build::message(NEW, NLM_F_REQUEST | flags, &body, &[])
 }
 
 fn encode_tuple(key: &FlowKey) -> Vec<u8> {

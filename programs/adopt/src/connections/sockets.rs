@@ -1,10 +1,10 @@
 //! The sockets of ctnetlink: one for events, one for requests and what the kernel answers.
 use super::message::{Event, encode_question, read};
 use crate::fast::FlowKey;
+use artery_netlink::socket::{connect, listen};
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use netlink_sys::{Socket, SocketAddr};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use std::io;
 
 /// The group of events about entries that are gone (`NFNLGRP_CONNTRACK_DESTROY`). Events about new and
@@ -33,16 +33,10 @@ pub(super) enum EventsRead {
 impl EntrySockets {
     /// Hears of entries that end from now on.
     pub(super) fn open() -> io::Result<EntrySockets> {
-        let mut events = Socket::new(NETLINK_NETFILTER)?;
-        // Without CAP_NET_ADMIN in the first namespace there is less room.
-        let _ = set_socket_recv_buffer_size_force(&events, BACKLOG)
-            .or_else(|_| set_socket_recv_buffer_size(&events, BACKLOG));
-        events.set_non_blocking(true)?;
-        events.bind(&SocketAddr::new(0, 0))?;
+        let events = listen(NETLINK_NETFILTER, &[], Some(BACKLOG))?;
+        // A kernel without connection tracking has no such group.
         events.add_membership(GONE)?;
-        let mut requests = Socket::new(NETLINK_NETFILTER)?;
-        requests.bind_auto()?;
-        requests.connect(&SocketAddr::new(0, 0))?;
+        let requests = connect(NETLINK_NETFILTER)?;
         requests.set_non_blocking(true)?;
         Ok(EntrySockets { events, requests })
     }

@@ -10,6 +10,7 @@ use crate::blockers::nftables::{
     CONNECTION_HELPER, FIXED, GET_CHAIN, GET_RULE, GET_TABLE, INET, IPV4, IPV6, NFTABLES,
 };
 use crate::kernel::Family;
+use artery_netlink::build;
 use artery_netlink::request::{self as netlink, Attributes, nonsense};
 use elements::{Element, add_elements, part_lengths};
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -72,7 +73,7 @@ fn dump_elements(set: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let attributes = Attributes::after_header(FIXED, set)?;
     let mut body = vec![*set.first().ok_or_else(nonsense)?, 0, 0, 0];
     for kind in [1, 2] {
-        body.extend(netlink::encode_attribute(kind, attributes.value(kind).ok_or_else(nonsense)?));
+        body.extend(build::attribute(kind, attributes.value(kind).ok_or_else(nonsense)?));
     }
     let messages = netlink::dump(NETLINK_NETFILTER, GET_ELEMENTS, &body)?;
     Ok(messages.into_iter().map(|message| message.body).collect())
@@ -410,7 +411,7 @@ mod tests {
     use artery_netlink::request::written::survive;
 
     fn attribute(kind: u16, value: impl AsRef<[u8]>) -> Vec<u8> {
-        netlink::encode_attribute(kind, value.as_ref())
+        build::attribute(kind, value.as_ref())
     }
     fn nested(kind: u16, all: &[Vec<u8>]) -> Vec<u8> {
         attribute(kind | 0x8000, all.concat())

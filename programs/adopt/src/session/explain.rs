@@ -9,7 +9,8 @@ use crate::connections::{ConnectionKeeper, ExplainedConnection};
 use crate::fast::{ENOUGH, FlowKey, ForwardDecision, Reason};
 use crate::kernel::Family;
 use crate::policy::{ConnectionView, Interface, Policy, PolicyObstacle};
-use artery_netlink::request::{self as netlink, Attributes, encode_attribute};
+use artery_netlink::build::attribute;
+use artery_netlink::request::{self as netlink, Attributes};
 use artery_wire::{IpProtocol, Ipv4, Ipv6, describe};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
@@ -300,9 +301,9 @@ fn find_kernel_route(source: IpAddr, destination: IpAddr, input: u32) -> io::Res
         IpAddr::V6(address) => address.octets().to_vec(),
     };
     let mut body = vec![family, bits, bits, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    body.extend(encode_attribute(1, &octets(destination)));
-    body.extend(encode_attribute(2, &octets(source)));
-    body.extend(encode_attribute(3, &input.to_ne_bytes()));
+    body.extend(attribute(1, &octets(destination)));
+    body.extend(attribute(2, &octets(source)));
+    body.extend(attribute(3, &input.to_ne_bytes()));
     let answer = netlink::query_one(NETLINK_ROUTE, GET_ROUTE, &body)?.ok_or_else(netlink::nonsense)?;
     let attributes = Attributes::after_header(ROUTE_HEADER, &answer.body)?;
     let kind = *answer.body.get(ROUTE_TYPE).ok_or_else(netlink::nonsense)?;
