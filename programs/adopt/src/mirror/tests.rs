@@ -346,8 +346,8 @@ fn a_change_of_an_object_is_one_word_for_all_its_routes() {
 
 #[test]
 fn a_look_at_everything_withdraws_nothing_that_is_right() {
-    struct Deaf;
-    impl Sink for Deaf {
+    struct IgnoringSink;
+    impl Sink for IgnoringSink {
         fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
             // Paths are shared by content: an equal one is not sent again.
             panic!("{id:?} {way:?}");
@@ -377,15 +377,17 @@ fn a_look_at_everything_withdraws_nothing_that_is_right() {
     routes.iter().for_each(|route| add(&mut mirror, &mut sink, route.clone()));
     let part = crate::kernel::RecordKind::Routes(Family::V4);
     mirror.begin_part(part);
-    routes.iter().for_each(|route| mirror.add_found(Record::Route(route.clone()), &mut Deaf));
-    assert!(!mirror.end_part(true, &mut Deaf));
-    while mirror.sweep_routes(&mut Deaf) {}
+    routes.iter().for_each(|route| mirror.add_found(Record::Route(route.clone()), &mut IgnoringSink));
+    assert!(!mirror.end_part(true, &mut IgnoringSink));
+    while mirror.sweep_routes(&mut IgnoringSink) {}
     mirror.begin_part(crate::kernel::RecordKind::Links);
-    (1..=2).for_each(|index| mirror.add_found(Record::Link(link(index, true, true)), &mut Deaf));
-    mirror.end_part(true, &mut Deaf);
+    (1..=2).for_each(|index| mirror.add_found(Record::Link(link(index, true, true)), &mut IgnoringSink));
+    mirror.end_part(true, &mut IgnoringSink);
     mirror.begin_part(crate::kernel::RecordKind::Rules(Family::V4));
-    default_rules(Family::V4).into_iter().for_each(|rule| mirror.add_found(Record::Rule(rule), &mut Deaf));
-    mirror.end_part(true, &mut Deaf);
+    default_rules(Family::V4)
+        .into_iter()
+        .for_each(|rule| mirror.add_found(Record::Rule(rule), &mut IgnoringSink));
+    mirror.end_part(true, &mut IgnoringSink);
     // What is missing goes; what has changed meanwhile is not gone by.
     mirror.begin_part(part);
     mirror.add_found(Record::Route(routes[1].clone()), &mut sink);
