@@ -319,6 +319,10 @@ impl Signals {
     /// From now on signals set flags, and wake the thread that waits for requests.
     fn watch(questions: &Questions, early: &EarlyHangup) -> std::io::Result<Signals> {
         let signals = Signals::default();
+        for signal in [SIGINT, SIGTERM] {
+            // The second one, should the first not be followed.
+            signal_hook::flag::register_conditional_default(signal, signals.stop.clone())?;
+        }
         for (signal, flag) in [(SIGINT, &signals.stop), (SIGTERM, &signals.stop), (SIGHUP, &signals.reread)] {
             // What is registered first runs first: the thread that is woken finds the flag set.
             signal_hook::flag::register(signal, flag.clone())?;
