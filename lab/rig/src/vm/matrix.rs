@@ -42,8 +42,8 @@ const FORWARDING: [&str; 21] = [
 const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
-/// Tests with VRFs and bonds, or with something beside an adopted port.
-const BESIDE: [&str; 11] = [
+/// Tests with VRFs, bonds and bridges, or with something beside an adopted port.
+const BESIDE: [&str; 12] = [
     "adopt-vrf",
     "adopt-vrf-xdp",
     "adopt-bond",
@@ -53,6 +53,7 @@ const BESIDE: [&str; 11] = [
     "adopt-bond-vlan",
     "adopt-bond-vlan-vrf",
     "adopt-bond-arp",
+    "adopt-bridge",
     "beside-flowtable",
     "beside-wireguard",
 ];

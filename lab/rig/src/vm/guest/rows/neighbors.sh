@@ -249,6 +249,38 @@ tag() {
     ip $on address add 2001:db8:2::$2/64 dev $1.10 nodad
 }
 
+# A bridge with an address: b behind the card, c behind a veth. What goes between these two is bridged, the rest is routed.
+row_adopt_bridge() {
+    modprobe bridge || skip "this kernel has no bridge"
+    ip address flush dev eth2
+    ip link add br0 type bridge
+    ip netns add c
+    ip link add m1 type veth peer name eth0 netns c
+    for member in eth2 m1; do
+        ip link set $member master br0
+        ip link set $member up
+    done
+    ip link set br0 up
+    ip address add 10.0.2.1/24 dev br0
+    ip address add 2001:db8:2::1/64 dev br0 nodad
+    ip -n c link set eth0 up
+    ip -n c address add 10.0.2.3/24 dev eth0
+    ip -n c address add 2001:db8:2::3/64 dev eth0 nodad
+    ip -n c route add default via 10.0.2.1
+    ip -n c route add default via 2001:db8:2::1
+    until_answers a 10.0.2.2
+    start_adopt eth1 br0
+    until_answers a 10.0.2.2 adopt
+    until_answers a 10.0.2.3 adopt
+    mostly_past all_answer a 100 10.0.2.2 2001:db8:2::2
+    shares=$share
+    mostly_past all_answer a 100 10.0.2.3 2001:db8:2::3
+    all_answer b 20 10.0.2.3 2001:db8:2::3
+    ours=$(mbits a b 10.0.2.2)
+    [ $ours -gt 0 ] || fail "TCP carries nothing"
+    pass "$(paths); behind the card: $shares; behind the veth: $share; TCP $ours Mbit/s"
+}
+
 row_adopt_bond_arp() {
     modprobe bridge || skip "this kernel has no bridge"
     make_bond active-backup arp_interval 200 arp_ip_target 10.0.2.2 arp_validate all
