@@ -5,6 +5,7 @@ use anyhow::Context as _;
 use artery_engine::Sink;
 use artery_lang::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Mutex;
 use std::time::SystemTime;
@@ -73,16 +74,19 @@ static LOST: Mutex<u64> = Mutex::new(0);
 /// How long a message waits for room.
 const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
+/// Whether a descriptor takes some output within a time.
+pub(crate) fn has_room(output: &impl AsFd, limit: Timespec) -> bool {
+    let wait = |limit| poll(&mut [PollFd::new(output, PollFlags::OUT)], Some(&limit));
+    // A signal ends the wait, and that is not begun again: there may be many.
+    wait(limit).or_else(|_| wait(Timespec::default())) != Ok(0)
+}
+
 /// Writes a message of a process that goes on. Where nobody reads standard error, as on a terminal that was stopped
 /// by Ctrl-S, the message is dropped, so that packets are not held up; the next message that has room says how many were.
 fn print_or_drop(text: &str, lost: impl Fn(u64) -> String) {
     let mut count = LOST.lock().unwrap_or_else(|e| e.into_inner());
     let limit = if *count == 0 { LONGEST_WAIT } else { Timespec::default() };
-    let stderr = std::io::stderr();
-    let wait = |limit| poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&limit));
-    // A signal ends the wait, and is not waited for again: there may be many.
-    let has_room = wait(limit).or_else(|_| wait(Timespec::default()));
-    if has_room == Ok(0) {
+    if !has_room(&std::io::stderr(), limit) {
         *count += 1;
         return;
     }

@@ -1,10 +1,11 @@
 //! What the signals of the system do to a running router.
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::reload::ReloadRequests;
 use anyhow::Context as _;
 use artery_click::ClaimedSignals;
 use artery_device::privsep::drop_capabilities;
 use artery_engine::Handle;
+use rustix::event::Timespec;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as Watch, Signals};
 use std::sync::Arc;
@@ -98,8 +99,8 @@ pub(crate) struct Watcher {
     voice: Option<Output>,
 }
 
-/// How long a worker may take to answer after a signal (a script that loops never does), and how long what a run
-/// prints at its end may take (nobody may read it).
+/// How long a worker may take to answer after a signal (a script that loops never does), and how long what is printed
+/// after it may find no room (nobody may read it).
 const ANSWER: Duration = Duration::from_millis(1500);
 /// How long the end of a run may take once all workers know of it.
 const END: Duration = Duration::from_secs(10);
@@ -149,7 +150,7 @@ impl Watcher {
     }
 
     /// From now on SIGINT and SIGTERM end the process as they would without a watcher: all that is left is to
-    /// print. After a SIGTERM that is given [`ANSWER`], too.
+    /// print. After a SIGTERM it ends also where nobody reads that.
     pub(crate) fn end(self) -> anyhow::Result<()> {
         self.has_finished.store(true, Relaxed);
         for signal in [SIGINT, SIGTERM] {
@@ -160,11 +161,23 @@ impl Watcher {
         if self.thread.join().unwrap_or_default() {
             let voice = self.voice.unwrap_or(Output::for_terminal());
             spawn(move || {
-                std::thread::sleep(ANSWER);
+                wait_until_unread();
                 die(voice, SIGTERM, "and nobody reads the output");
             });
         }
         Ok(())
+    }
+}
+
+/// Waits until standard output or standard error has had no room for [`ANSWER`] or so.
+fn wait_until_unread() {
+    loop {
+        std::thread::sleep(ANSWER);
+        if !output::has_room(&std::io::stdout(), Timespec::default())
+            || !output::has_room(&std::io::stderr(), Timespec::default())
+        {
+            return;
+        }
     }
 }
 
@@ -223,8 +236,8 @@ fn say_end(voice: Option<Output>, signal: i32, is_stopping: bool) {
 }
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set from now on, for commands that watch something until they are
-/// interrupted: they leave the router and the terminal as these were. What they print may have no reader, so the
-/// signal ends the process if they take longer than [`ANSWER`].
+/// interrupted: they leave the router and the terminal as these were. What they print may have no reader, then the
+/// signal ends the process.
 pub(crate) fn end_flag() -> anyhow::Result<Arc<AtomicBool>> {
     const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
     let ends = Arc::new(AtomicBool::new(false));
@@ -234,7 +247,7 @@ pub(crate) fn end_flag() -> anyhow::Result<Arc<AtomicBool>> {
     }
     spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            std::thread::sleep(ANSWER);
+            wait_until_unread();
             // It does not return for these signals.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
