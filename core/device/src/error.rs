@@ -97,6 +97,13 @@ pub enum DeviceError {
         #[serde(deserialize_with = "optional_words")]
         capability: Option<StaticText>,
     },
+    /// Something failed for a reason of our own, as when the helper process refuses a file.
+    Refused {
+        /// The interface, device or file.
+        name: String,
+        /// Why, and what helps.
+        why: String,
+    },
     /// The helper process changes only ports that there were at the start, and devices that it made.
     BeyondHelper {
         /// Name of the interface.
@@ -276,7 +283,8 @@ impl DeviceError {
             }
             Some(libc::ENODEV | libc::ENXIO) => DeviceError::Gone { name },
             Some(libc::ENETDOWN) => DeviceError::Down { name },
-            errno => DeviceError::System { name, doing, errno: errno.unwrap_or(0) },
+            Some(errno) => DeviceError::System { name, doing, errno },
+            None => DeviceError::Refused { name, why: error.to_string() },
         }
     }
 
@@ -285,7 +293,8 @@ impl DeviceError {
         let name = name.to_owned();
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => DeviceError::NotPermitted { name, doing, capability: None },
-            errno => DeviceError::System { name, doing, errno: errno.unwrap_or(0) },
+            Some(errno) => DeviceError::System { name, doing, errno },
+            None => DeviceError::Refused { name, why: error.to_string() },
         }
     }
 }
@@ -314,6 +323,7 @@ impl fmt::Display for DeviceError {
             NotPermitted { name, doing, capability: None } => {
                 write!(f, "{name}: {doing} is not permitted; see its owner and mode with 'ls -l {name}'")
             }
+            Refused { name, why } => write!(f, "{name}: {why}"),
             BeyondHelper { name } => write!(
                 f,
                 "{name}: the router's helper process changes only ports that there were at the start, and \

@@ -102,8 +102,8 @@ pub(crate) struct Watcher {
 /// How long a worker may take to answer after a signal (a script that loops never does), and how long what is printed
 /// after it may find no room (nobody may read it).
 const ANSWER: Duration = Duration::from_millis(1500);
-/// How long the end of a run may take once all workers know of it.
-const END: Duration = Duration::from_secs(10);
+/// How long a run may take to end although a worker did not answer.
+const END: Duration = Duration::from_millis(300);
 
 impl Watcher {
     /// From now on SIGHUP requests a reload. The first SIGINT or SIGTERM asks the router to stop, and to
@@ -195,23 +195,28 @@ fn end_if_stuck(handle: &Handle, has_finished: &Arc<AtomicBool>, voice: Option<O
         // The waiting thread may have given up.
         let _ = answer.try_send(asked.is_responsive());
     };
+    let handle = handle.clone();
     let wait = move || {
-        let is_stuck = match answered.recv_timeout(ANSWER) {
-            // A script may put the end off.
-            Ok(true) => false,
-            Ok(false) => !holds_within(END, || has_finished.load(Relaxed)),
-            Err(_) => !has_finished.load(Relaxed),
+        let deadline = Instant::now() + ANSWER;
+        let ends_by = |limit| holds_by(limit, || has_finished.load(Relaxed));
+        let stuck = match answered.recv_timeout(ANSWER) {
+            // A script may put the end off; a configuration that waits for a file may not.
+            Ok(true) => match holds_by(deadline, || !handle.is_replacing() || has_finished.load(Relaxed)) {
+                true => None,
+                false => Some("while a new configuration waited for a file"),
+            },
+            Ok(false) => (!ends_by(Instant::now() + END)).then_some("and a worker does not answer"),
+            Err(_) => (!has_finished.load(Relaxed)).then_some("and a worker does not answer"),
         };
-        if is_stuck {
-            die(voice.unwrap_or(Output::for_terminal()), signal, "and a worker does not answer");
+        if let Some(what) = stuck {
+            die(voice.unwrap_or(Output::for_terminal()), signal, what);
         }
     };
     spawn(ask);
     spawn(wait);
 }
 
-fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
+fn holds_by(deadline: Instant, holds: impl Fn() -> bool) -> bool {
     while !holds() {
         if Instant::now() >= deadline {
             return false;

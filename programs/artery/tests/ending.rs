@@ -183,3 +183,28 @@ fn sigterm_ends_a_process_that_waits_for_its_configuration() {
     assert!(outcome.status == 0 && began.elapsed() <= LIMIT, "{outcome:?}");
     assert!(outcome.err.trim_end().ends_with(" s: SIGTERM was received"), "{outcome:?}");
 }
+
+#[test]
+fn sigterm_ends_a_process_whose_new_configuration_waits_for_a_pipe() {
+    let folder = Folder::new();
+    let (pipe, socket) = (folder.path("pipe"), folder.path("s"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let args = ["-e", "Idle -> Discard", "-R", "--allow-path", &folder.path(".")];
+    let router = Router::start(&socket, &args);
+    let mut asked = spawn(&["handler", "-u", &socket, "hotconfig", &format!("FromDump({pipe}) -> Discard")]);
+    // The helper waits for the other end.
+    let waits = || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", router.id())).unwrap().flatten();
+        let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm"));
+        threads.map(name).any(|name| name.is_ok_and(|name| name.starts_with("builder")))
+    };
+    until(waits);
+    std::thread::sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    router.signal(Signal::TERM);
+    let outcome = router.finish();
+    assert!(began.elapsed() <= LIMIT, "{:?}", began.elapsed());
+    let expected = "artery: ended: SIGTERM was received while a new configuration waited for a file\n";
+    assert!(outcome.status == -1 && outcome.err.ends_with(expected), "{outcome:?}");
+    asked.wait().unwrap();
+}
