@@ -9,6 +9,7 @@ mod live;
 mod report;
 mod rights;
 mod routes;
+mod samples;
 mod share;
 mod status;
 
@@ -21,6 +22,7 @@ pub(crate) use status::VrfStatus;
 pub(crate) use status::example;
 pub(crate) use status::{Connections, PortStatus, Status, Tables};
 
+use crate::ipfix::IpfixSettings;
 use crate::metrics::MetricsAddress;
 use crate::options::ControlOptions;
 use crate::options::values::seconds;
@@ -108,6 +110,10 @@ pub(crate) struct AdoptOptions {
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE", conflicts_with = "dry_run")]
     metrics: Vec<MetricsAddress>,
+    /// Export one of N forwarded packets as IPFIX (RFC 7011) to a collector, port 4739 by default; keys are
+    /// sample=N, which has to be given, source=ADDR and domain=N (0)
+    #[arg(long, value_name = "ADDR[:PORT],sample=N[,KEY=VALUE]...", conflicts_with = "dry_run")]
+    ipfix: Option<IpfixSettings>,
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, conflicts_with = "dry_run")]
     pub(crate) log: LogFormat,
@@ -230,6 +236,10 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     anyhow::ensure!(
         options.established() == WhichEstablished::None || options.path != Some(Path::Graph),
         "--established and --path graph: a graph translates no addresses; use --path xdp or tc"
+    );
+    anyhow::ensure!(
+        options.ipfix.as_ref().is_none_or(|ipfix| ipfix.sample.is_some()),
+        "--ipfix exports samples of packets here; say of how many packets one, such as sample=1000"
     );
     let has_bridge = ports.iter().any(|port| port.bridging == Bridging::Bridge);
     anyhow::ensure!(

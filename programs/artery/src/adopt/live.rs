@@ -6,16 +6,18 @@ use super::facts::Facts;
 use super::graph::Engine;
 use super::kept::ExcludedPrefixes;
 use super::rights;
+use super::samples::SampleExport;
 use super::status::Status;
 use super::{AdoptOptions, Path as Wanted, notes_on_xdp, refusal};
 use crate::control_socket::{Control, ControlSettings, Listeners, Names, Question, Questions};
+use crate::ipfix::Exporter;
 use crate::metrics::{self, Http};
 use crate::notify::Notifier;
 use crate::options::default_socket;
 use crate::output::Output;
 use crate::sandbox::confine_adopt;
 use crate::signals::EarlyHangup;
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use artery_adopt::blockers::{Blocker, Bridging, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
@@ -51,6 +53,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     let settings = options.control.settings(Vec::new());
     let control = control_sockets(options.socket.as_deref(), &settings, voice)?;
     let metrics = metrics::listen(&options.metrics)?;
+    let exporter = options.ipfix.as_ref().map(Exporter::open).transpose()?;
     let choice = Choice::of(&facts, options.path);
     // The program of the port that carries a VLAN forwards for it.
     let (facts, carried): (Vec<Facts>, Vec<Facts>) =
@@ -65,6 +68,10 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         }
         None => open(&facts, &choice, options, voice)?,
     };
+    if let Some(interval) = options.ipfix.as_ref().and_then(|ipfix| ipfix.sample) {
+        let begun = session.accelerator_mut().begin_sampling(interval);
+        begun.map_err(|error| anyhow!("packets can't be sampled: {}", refusal(&error, options.verbose)))?;
+    }
     say_ports(&session, &facts, &carried, &choice, voice);
     if let Some(error) = session.accelerator().uncounted_losses() {
         voice.log_event("note", &format!("frames lost after a redirect are not counted: {error}"), &[]);
@@ -82,6 +89,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     control.serve(&answers, voice).context("can't answer questions")?;
     let of_this = move || asked.send_request("metrics", None).map_err(|error| error.to_string());
     metrics.serve(&Http(of_this), voice).context("can't answer questions")?;
+    let mut samples = exporter.map(|exporter| SampleExport::start(exporter, voice)).transpose()?;
     voice.log_event("forwarding", "forwarding", &[]);
     let (mut rules, mut kept) = (Vec::new(), ExcludedPrefixes::default());
     say_rules(&session, &mut rules, voice);
@@ -96,7 +104,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
             questions
                 .drain()
                 .into_iter()
-                .for_each(|question| answer(&mut session, &mut captures, began, question));
+                .for_each(|question| answer(&mut session, &mut captures, samples.as_ref(), began, question));
         }
         if let Err(error) = captures.expire(&mut session, Instant::now()) {
             voice.log_event("note", &format!("programs that copy frames stay for now: {error}"), &[]);
@@ -112,6 +120,9 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         say_rules(&session, &mut rules, voice);
         kept.report_changes(session.driver().mirror(), voice);
         wait = next;
+        if let Some(samples) = &mut samples {
+            wait = wait.min(samples.drain(&mut session, Instant::now()));
+        }
         say_path(&news, options.verbose, voice);
         say_lag(&news, voice);
         say_shortage(&news, voice);
@@ -130,6 +141,9 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     manager.stopping();
     voice.log_event("stopping", "the kernel forwards alone again", &[]);
     let report = report(&session);
+    if let Some(samples) = &mut samples {
+        samples.collect_samples(&mut session);
+    }
     // Programs stop before the graph that they send to.
     drop(session);
     engine.map_or(Ok(()), Engine::end)?;
@@ -354,14 +368,21 @@ fn control_sockets(
     Ok(listeners)
 }
 
-fn answer(session: &mut Session, captures: &mut Captures, began: Instant, question: Question) {
+fn answer(
+    session: &mut Session,
+    captures: &mut Captures,
+    samples: Option<&SampleExport>,
+    began: Instant,
+    question: Question,
+) {
     let status = |session: &Session| Status::find(session, began).map_err(|error| format!("{error:#}"));
     let answer = match question.handler.as_str() {
         "version" => Ok(env!("CARGO_PKG_VERSION").to_string()),
         "state" => status(session).and_then(|status| {
             serde_json::to_string(&status).map_err(|error| format!("can't be written: {error}"))
         }),
-        "metrics" => status(session).map(|status| status.metrics()),
+        "metrics" => status(session)
+            .map(|status| status.metrics() + &samples.map(SampleExport::metrics).unwrap_or_default()),
         "report" => Ok(report(session)),
         "reread" => {
             session.request_resync();
