@@ -3,9 +3,10 @@
 
 use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net};
 use crate::support::connections::{Connection, Datagrams, flush_connections, until, until_fast};
-use crate::support::{SOON, end};
+use crate::support::{SOON, end, end_by};
 use artery_rig::program::artery;
 use artery_rig::{Process, Result};
+use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -267,4 +268,40 @@ fn rules_that_come_are_followed_by_tc() {
 #[test]
 fn rules_that_come_are_followed_by_xdp() {
     rules_that_come_are_followed("xdp");
+}
+
+#[test]
+fn programs_know_of_connections_only_while_there_are_rules_and_no_packet_is_lost_between() {
+    on_the_net("adopt-established-while", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        let adopt = net.r.command([artery()?]).args(["adopt", "--path", "tc", "eth0", "eth1", "-u"]);
+        let router = adopt.arg(&socket).spawn()?;
+        router.wait_for("forwarding\n", 6 * SOON)?;
+        let looks_up = || {
+            let shown = net.r.command([artery()?]).args(["show", "adopt", "-u"]).arg(&socket).run()?;
+            Ok(shown.stdout.contains("past rules"))
+        };
+        net.a.ping("10.0.2.2", 1)?;
+        let stream = net.a.spawn(["ping", "-q", "-i", "0.01", "10.0.2.2"])?;
+        assert!(!looks_up()?);
+        for _ in 0..2 {
+            net.r.run(["nft", FIREWALL])?;
+            until("connections are followed", &router, looks_up)?;
+            let outside: SocketAddr = "10.0.2.2:9000".parse().unwrap();
+            let udp = Datagrams::open(&net.a, &net.b, outside)?;
+            until_fast(net, &router, &mut |rounds| {
+                udp.exchange(rounds);
+            })?;
+            net.r.run(["nft", "flush ruleset"])?;
+            until("connections are followed no longer", &router, || Ok(!looks_up()?))?;
+        }
+        let pings = end_by(stream, Signal::INT)?.stdout;
+        let line = pings.lines().find(|line| line.contains("transmitted")).unwrap_or_default();
+        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        // The last one may be under way.
+        assert!(numbers.len() >= 2 && numbers[0] <= numbers[1] + 1 && numbers[1] > 100, "{pings}");
+        end(router)?;
+        Ok(())
+    });
 }

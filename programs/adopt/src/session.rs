@@ -51,8 +51,10 @@ pub struct Session {
     /// If established connections are forwarded past rules.
     tracker: Option<ConnectionTracker>,
     established: Established,
-    /// Why connections are not followed though rules have come, until it is reported.
+    /// Why connections are not followed though there are rules, until it is reported.
     unfollowed: Option<String>,
+    /// Since when there are no rules that connections could be forwarded past, while these are followed.
+    without_rules: Option<Instant>,
     /// If a bridge is adopted.
     bridges: Option<BridgeFollower>,
     /// Members of bridges that the kernel took no program for, and why.
@@ -121,6 +123,7 @@ impl Session {
             tracker: None,
             established,
             unfollowed: None,
+            without_rules: None,
             bridges: None,
             refused: Vec::new(),
             named_ports: Vec::new(),
@@ -147,7 +150,7 @@ impl Session {
         };
         let has_rules = || blockers::survey(&session.ports).iter().any(blockers::is_passable);
         if established == Established::Forwarded || session.lacks_tracker() && has_rules() {
-            session.open_tracker(now)?;
+            session.begin_following(now);
         }
         session.follow_bridges()?;
         let is_bridge = |(port, _): &&(Port, Mode)| port.bridging == Bridging::Bridge;
@@ -239,6 +242,7 @@ impl Session {
         news.guards |= !news.returned.is_empty() || news.left_xdp.is_some();
         if is_time {
             self.refreshed = now;
+            self.end_following(now);
             self.follow_balancing();
             self.follow_redirects();
             self.follow_ports();
@@ -408,7 +412,7 @@ impl Session {
         }
         guards.extend(self.refused.iter().map(|(port, why)| blockers::refused_member(port, why)));
         if guards.iter().any(blockers::is_passable) && self.lacks_tracker() {
-            self.begin_following();
+            self.begin_following(Instant::now());
         }
         let (policy, consent) = self.pass_established(&mut guards);
         guards.extend(self.find_vrf_blockers(&ports, &consent));

@@ -321,6 +321,8 @@ impl ConnectionTracker {
                 }
                 EventsRead::Nothing => return false,
                 EventsRead::Lost => {
+                    // What ended meanwhile is not known.
+                    self.overruns += 1;
                     self.forget_all(accelerator);
                     // The rest of the process has its turn before events may be lost once more.
                     return true;
@@ -383,10 +385,8 @@ impl ConnectionTracker {
         known.is_closing |= known.flows.iter().flatten().any(is_closing);
     }
 
-    /// Leaves all to the kernel, since events were lost: what ended meanwhile is not known. Programs tell of
-    /// the flows that go on.
-    fn forget_all(&mut self, accelerator: &mut Accelerator) {
-        self.overruns += 1;
+    /// Leaves all to the kernel. Programs tell of the flows that go on.
+    pub(crate) fn forget_all(&mut self, accelerator: &mut Accelerator) {
         let known: Vec<u32> = self.known.keys().copied().collect();
         known.into_iter().for_each(|id| self.leave(id, accelerator));
         self.known.clear();

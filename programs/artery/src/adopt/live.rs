@@ -20,7 +20,7 @@ use artery_adopt::blockers::{Blocker, Bridging, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::mirror;
-use artery_adopt::{ConnectionKeeper, DeadPath, Session, SessionNews, Shortage};
+use artery_adopt::{ConnectionKeeper, DeadPath, Established, Session, SessionNews, Shortage};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -116,8 +116,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         say_lag(&news, voice);
         say_shortage(&news, voice);
         if let Some(why) = &news.unfollowed {
-            let said = format!("no connections are forwarded past rules: {why}");
-            voice.log_event("unfollowed", &said, &[]);
+            say_unfollowed(why, voice);
         }
         if news.guards {
             said.renew(&session, voice);
@@ -163,16 +162,21 @@ fn engine(
 
 /// Adopts ports by the first path that the kernel takes, and reports why it does not take a better one. A
 /// port is reported only once it is adopted: one whose tc program the kernel refuses stays with the kernel,
-/// unless the user asked for that path.
+/// unless the user asked for that path. Where no path is left, programs without connections are tried, which
+/// are shorter.
 fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output) -> anyhow::Result<Session> {
     let mut ports: Vec<&Facts> = facts.iter().collect();
-    let established = options.established().into();
+    let mut established: Established = options.established().into();
+    let mut refused_with_connections: Option<String> = None;
     let mut paths = choice.paths.iter();
     let mut path = *paths.next().context("there is always a path")?;
     loop {
         let modes: Vec<_> = ports.iter().map(|facts| (facts.port.clone(), path.mode())).collect();
         let error = match Session::open_with(&modes, None, established, Instant::now()) {
             Ok(session) => {
+                if let Some(why) = refused_with_connections.take() {
+                    say_unfollowed(&why, voice);
+                }
                 let Some(flaw) = flaw_of_xdp(&session) else { return Ok(session) };
                 let next = paths.as_slice().first().filter(|_| options.path.is_none());
                 let Some(next) = next else {
@@ -197,7 +201,14 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output)
                 path = *next;
                 log_refusal(voice, cause, &format!("{said}; so all ports go {}", path.in_words()));
             }
+            _ if !cause.verifier().is_empty() && established != Established::InKernel => {
+                (established, refused_with_connections) = (Established::InKernel, Some(said));
+                paths = choice.paths.iter();
+                path = *paths.next().context("there is always a path")?;
+            }
             _ => {
+                // It was not for them.
+                (established, refused_with_connections) = (options.established().into(), None);
                 ports.retain(|facts| !is_final && refused.as_ref() != Some(&facts.port.name));
                 anyhow::ensure!(!ports.is_empty() && refused.is_some(), "{said}");
                 log_refusal(voice, cause, &format!("{said}; so it stays with the kernel"));
@@ -280,6 +291,11 @@ fn say_path(news: &SessionNews, verbose: bool, voice: Output) {
         };
         voice.log_event("path", &said, &[("port", port)]);
     }
+}
+
+/// Says why rules keep established connections, too.
+fn say_unfollowed(why: &str, voice: Output) {
+    voice.log_event("unfollowed", &format!("no connections are forwarded past rules: {why}"), &[]);
 }
 
 /// Says that changes of the kernel wait for more than a second until they are read, or no longer.
