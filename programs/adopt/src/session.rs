@@ -8,7 +8,7 @@ mod returned;
 mod vrfs;
 
 pub use error::Error;
-pub use established::Established;
+pub use established::{Established, EstablishedOptions};
 pub use explain::{ExplainedStep, Explanation};
 pub use news::{DeadPath, SessionNews, Shortage};
 
@@ -51,6 +51,7 @@ pub struct Session {
     /// If established connections are forwarded past rules.
     tracker: Option<ConnectionTracker>,
     established: Established,
+    follows_existing: bool,
     /// Why connections are not followed though there are rules, until it is reported.
     unfollowed: Option<String>,
     /// Since when there are no rules that connections could be forwarded past, while these are followed.
@@ -96,14 +97,14 @@ impl Session {
     /// Adopts interfaces, each by the mode that is chosen for it. From its return on packets are forwarded. A
     /// graph receives every change that the programs receive, and before them.
     pub fn open(ports: &[(Port, Mode)], graph: Option<Graph>, now: Instant) -> Result<Session, Error> {
-        Session::open_with(ports, graph, Established::InKernel, now)
+        Session::open_with(ports, graph, EstablishedOptions::default(), now)
     }
 
     /// The same, and says what is done with established connections that rules keep in the kernel.
     pub fn open_with(
         ports: &[(Port, Mode)],
         graph: Option<Graph>,
-        established: Established,
+        established: EstablishedOptions,
         now: Instant,
     ) -> Result<Session, Error> {
         let kernel = |doing| move |error| Error::Kernel(doing, error);
@@ -121,7 +122,8 @@ impl Session {
             keeper: NeighborRefresher::open().map_err(kernel("opening a socket for neighbors"))?,
             watch: BlockerWatch::open(&ports).map_err(kernel("watching filters and settings"))?,
             tracker: None,
-            established,
+            established: established.which,
+            follows_existing: established.existing,
             unfollowed: None,
             without_rules: None,
             bridges: None,
@@ -149,7 +151,7 @@ impl Session {
             ports,
         };
         let has_rules = || blockers::survey(&session.ports).iter().any(blockers::is_passable);
-        if established == Established::Forwarded || session.lacks_tracker() && has_rules() {
+        if session.established == Established::Forwarded || session.lacks_tracker() && has_rules() {
             session.begin_following(now);
         }
         session.follow_bridges()?;
@@ -239,6 +241,7 @@ impl Session {
             news.left_xdp = self.leave_dead_path(now);
         }
         news.unfollowed = self.unfollowed.take();
+        news.uncompared = self.tracker.as_mut().and_then(ConnectionTracker::take_failure);
         news.guards |= !news.returned.is_empty() || news.left_xdp.is_some();
         if is_time {
             self.refreshed = now;

@@ -96,6 +96,12 @@ pub(crate) struct AdoptOptions {
         default_missing_value = "all"
     )]
     established: Option<WhichEstablished>,
+    /// Also connections go past rules that began before, which the kernel does not tell the end of
+    ///
+    /// All its entries are read each second, while there are such connections: one that is gone is
+    /// forwarded for up to a second longer. Should that take more than a second, they stay with the kernel.
+    #[arg(long)]
+    established_existing: bool,
     /// The path that packets go; otherwise the best for each port
     #[arg(long, value_name = "PATH")]
     path: Option<Path>,
@@ -230,6 +236,10 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     anyhow::ensure!(
         options.established() == WhichEstablished::None || options.path != Some(Path::Graph),
         "--established and --path graph: a graph translates no addresses; use --path xdp or tc"
+    );
+    anyhow::ensure!(
+        options.established() != WhichEstablished::None || !options.established_existing,
+        "--established-existing: no connections go past rules; use it without --established=none and --path graph"
     );
     let has_bridge = ports.iter().any(|port| port.bridging == Bridging::Bridge);
     anyhow::ensure!(

@@ -20,6 +20,22 @@ pub enum Established {
     Forwarded,
 }
 
+/// Which established connections are forwarded past rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EstablishedOptions {
+    /// What rules matter.
+    pub which: Established,
+    /// Whether connections are forwarded, too, that began while nobody listened, so that the kernel does not
+    /// tell their end: its entries are read each second.
+    pub existing: bool,
+}
+
+impl Default for EstablishedOptions {
+    fn default() -> EstablishedOptions {
+        EstablishedOptions { which: Established::InKernel, existing: false }
+    }
+}
+
 impl Session {
     /// Whether connections could be forwarded past rules, if there are any, and are not followed yet.
     /// Without such rules programs know nothing of connections, and are shorter.
@@ -45,8 +61,8 @@ impl Session {
     }
 
     fn open_tracker(&mut self, now: Instant) -> Result<(), Error> {
-        let tracker =
-            ConnectionTracker::open(now).map_err(|error| Error::Kernel("following connections", error))?;
+        let tracker = ConnectionTracker::open(now, self.follows_existing)
+            .map_err(|error| Error::Kernel("following connections", error))?;
         self.accelerator.enable_flows()?;
         self.watch.follow_connections(true);
         self.tracker = Some(tracker);

@@ -20,7 +20,9 @@ use artery_adopt::blockers::{Blocker, Bridging, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::mirror;
-use artery_adopt::{ConnectionKeeper, DeadPath, Established, Session, SessionNews, Shortage};
+use artery_adopt::{
+    ConnectionKeeper, DeadPath, Established, EstablishedOptions, Session, SessionNews, Shortage,
+};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -115,6 +117,13 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         say_path(&news, options.verbose, voice);
         say_lag(&news, voice);
         say_shortage(&news, voice);
+        if let Some(why) = &news.uncompared {
+            let said = format!(
+                "connections that began before stay with the kernel, and are tried again each 10 s: reading its \
+                 entries failed: {why}"
+            );
+            voice.log_event("uncompared", &said, &[]);
+        }
         if let Some(why) = &news.unfollowed {
             say_unfollowed(why, voice);
         }
@@ -166,7 +175,8 @@ fn engine(
 /// are shorter.
 fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output) -> anyhow::Result<Session> {
     let mut ports: Vec<&Facts> = facts.iter().collect();
-    let mut established: Established = options.established().into();
+    let (which, existing) = (options.established().into(), options.established_existing);
+    let mut established = EstablishedOptions { which, existing };
     let mut refused_with_connections: Option<String> = None;
     let mut paths = choice.paths.iter();
     let mut path = *paths.next().context("there is always a path")?;
@@ -201,14 +211,14 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output)
                 path = *next;
                 log_refusal(voice, cause, &format!("{said}; so all ports go {}", path.in_words()));
             }
-            _ if !cause.verifier().is_empty() && established != Established::InKernel => {
-                (established, refused_with_connections) = (Established::InKernel, Some(said));
+            _ if !cause.verifier().is_empty() && established.which != Established::InKernel => {
+                (established.which, refused_with_connections) = (Established::InKernel, Some(said));
                 paths = choice.paths.iter();
                 path = *paths.next().context("there is always a path")?;
             }
             _ => {
                 // It was not for them.
-                (established, refused_with_connections) = (options.established().into(), None);
+                (established.which, refused_with_connections) = (which, None);
                 ports.retain(|facts| !is_final && refused.as_ref() != Some(&facts.port.name));
                 anyhow::ensure!(!ports.is_empty() && refused.is_some(), "{said}");
                 log_refusal(voice, cause, &format!("{said}; so it stays with the kernel"));
@@ -520,6 +530,10 @@ fn report(session: &Session) -> String {
     }
     if let Some(connections) = session.connections() {
         text += &format!("{} connections go past rules at the end\n", connections.forwarded);
+        if connections.existing > 0 {
+            text +=
+                &format!("{} connections that began before are compared each second\n", connections.existing);
+        }
         for (by, count) in ConnectionKeeper::ALL.iter().zip(connections.kept).filter(|(_, count)| *count > 0)
         {
             text += &format!("{count} connections stay with the kernel: {}\n", by.meaning());
