@@ -166,7 +166,7 @@ fn a_connection_that_was_silent_for_longer_than_its_timeout_is_not_forwarded() {
     });
 }
 
-/// A connection that began while nobody listened for events of connections.
+/// A connection that began while no process listened for events of connections.
 fn existing_connection(net: &Net) -> Result<Connection> {
     net.r.sysctl("net.netfilter.nf_conntrack_tcp_loose", "0")?;
     net.r.run(["nft", STRICT])?;

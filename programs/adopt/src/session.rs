@@ -241,7 +241,7 @@ impl Session {
             news.left_xdp = self.leave_dead_path(now);
         }
         news.unfollowed = self.unfollowed.take();
-        news.uncompared = self.tracker.as_mut().and_then(ConnectionTracker::take_failure);
+        news.uncompared = self.tracker.as_mut().and_then(ConnectionTracker::drain_failure);
         news.guards |= !news.returned.is_empty() || news.left_xdp.is_some();
         if is_time {
             self.refreshed = now;

@@ -239,7 +239,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     );
     anyhow::ensure!(
         options.established() != WhichEstablished::None || !options.established_existing,
-        "--established-existing: no connections go past rules; use it without --established=none and --path graph"
+        "--established-existing: none go past rules; use it without --established=none and --path graph"
     );
     let has_bridge = ports.iter().any(|port| port.bridging == Bridging::Bridge);
     anyhow::ensure!(

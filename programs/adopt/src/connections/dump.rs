@@ -62,7 +62,7 @@ impl EntryDump {
         Ok(true)
     }
 
-    /// Reads some of what is there.
+    /// Reads the next entries.
     pub(super) fn read(&mut self, now: Instant) -> DumpRead {
         match self.read_some(now) {
             Ok((events, false)) => DumpRead::Some(events),

@@ -1,4 +1,4 @@
-//! Connections whose ends the kernel sends no events of, since they began while nobody listened
+//! Connections whose ends the kernel sends no events of, since they began while no process listened
 //! (`--established-existing`).
 //!
 //! Programs report a flow, and the kernel's answer does not come: the next dump of all entries shows whether
@@ -43,12 +43,12 @@ impl ExistingConnections {
     }
 
     /// Takes it that the kernel is asked about flows; an answer takes them back.
-    pub(super) fn note_asked(&mut self, keys: &[FlowKey]) {
+    pub(super) fn add_asked(&mut self, keys: &[FlowKey]) {
         let room = MOST_ASKED.saturating_sub(self.asked.len());
         self.asked.extend(keys.iter().take(room));
     }
 
-    pub(super) fn note_answer(&mut self, answer: &Event) {
+    pub(super) fn remove_answered(&mut self, answer: &Event) {
         if let Event::There(entry) = answer {
             self.asked.remove(&entry.original);
             self.asked.remove(&entry.reply);
@@ -152,7 +152,7 @@ impl ConnectionTracker {
     }
 
     /// Why connections without events stay with the kernel, if that is new.
-    pub(crate) fn take_failure(&mut self) -> Option<String> {
+    pub(crate) fn drain_failure(&mut self) -> Option<String> {
         self.existing.as_mut()?.failure.take()
     }
 }
@@ -177,12 +177,12 @@ mod tests {
         begin(&mut existing);
         assert!(!existing.follow(&there(7), false), "nothing was reported");
         assert!(existing.end_dump().is_empty());
-        existing.note_asked(&[established().reply]);
-        existing.note_answer(&there(7));
+        existing.add_asked(&[established().reply]);
+        existing.remove_answered(&there(7));
         begin(&mut existing);
         assert!(!existing.follow(&there(7), true), "it has events");
         assert!(existing.end_dump().is_empty());
-        existing.note_asked(&[established().reply]);
+        existing.add_asked(&[established().reply]);
         begin(&mut existing);
         assert!(existing.follow(&there(7), false));
         assert!(existing.end_dump().is_empty());

@@ -54,7 +54,7 @@ pub struct ConnectionStatus {
     pub known: usize,
     /// Of those, the ones that are forwarded past the user's rules.
     pub forwarded: usize,
-    /// Of the known ones, those that began while nobody listened, and are compared each second.
+    /// Of the known ones, those that began while no process listened, and are compared each second.
     pub existing: usize,
     /// Of the known ones, those that stay with the kernel, by [`ConnectionKeeper`].
     pub kept: [usize; ConnectionKeeper::ALL.len()],
@@ -130,7 +130,7 @@ enum Plan {
 }
 
 impl ConnectionTracker {
-    /// Listens from now on. Connections that began while nobody did are compared each second, if they are to
+    /// Listens from now on. Connections that began while none did are compared each second, if they are to
     /// be forwarded, too.
     pub(crate) fn open(now: Instant, compares_existing: bool) -> io::Result<ConnectionTracker> {
         Ok(ConnectionTracker {
@@ -307,7 +307,7 @@ impl ConnectionTracker {
         let keys =
             accelerator.flows_mut().map_or(Vec::new(), |table| table.drain_candidates(QUESTIONS_AT_ONCE));
         for some in keys.chunks(QUESTIONS_TOGETHER) {
-            self.existing.iter_mut().for_each(|existing| existing.note_asked(some));
+            self.existing.iter_mut().for_each(|existing| existing.add_asked(some));
             // A flow that was not asked about comes again.
             if self.sockets.ask(some) {
                 self.read_answers(accelerator);
@@ -320,7 +320,7 @@ impl ConnectionTracker {
         // What is applied may send requests, whose answers come behind.
         while let Some(answers) = self.sockets.next_answer() {
             for answer in answers {
-                self.existing.iter_mut().for_each(|existing| existing.note_answer(&answer));
+                self.existing.iter_mut().for_each(|existing| existing.remove_answered(&answer));
                 self.apply(answer, accelerator);
             }
         }

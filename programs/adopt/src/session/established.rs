@@ -25,8 +25,8 @@ pub enum Established {
 pub struct EstablishedOptions {
     /// What rules matter.
     pub which: Established,
-    /// Whether connections are forwarded, too, that began while nobody listened, so that the kernel does not
-    /// tell their end: its entries are read each second.
+    /// Whether connections are forwarded, too, that began while no process listened, so that the kernel does
+    /// not tell their end: its entries are read each second.
     pub existing: bool,
 }
 

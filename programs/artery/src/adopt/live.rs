@@ -119,8 +119,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         say_shortage(&news, voice);
         if let Some(why) = &news.uncompared {
             let said = format!(
-                "connections that began before stay with the kernel, and are tried again each 10 s: reading its \
-                 entries failed: {why}"
+                "connections that began before stay with the kernel, and are tried again each 10 s: reading \
+                 its entries failed: {why}"
             );
             voice.log_event("uncompared", &said, &[]);
         }

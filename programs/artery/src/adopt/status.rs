@@ -96,7 +96,7 @@ pub(crate) struct Connections {
     pub(crate) forwarded: u64,
     pub(crate) known: u64,
     pub(crate) overruns: u64,
-    /// Of the known ones, those that began while nobody listened, and are compared each second.
+    /// Of the known ones, those that began while no process listened, and are compared each second.
     #[serde(default)]
     pub(crate) existing: u64,
     /// Those that stay with the kernel, by what keeps them; each reason is listed also while it is zero.
