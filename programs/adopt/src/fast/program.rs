@@ -212,7 +212,7 @@ impl ProgramWriter<'_> {
     }
     /// Whether packets of established connections are forwarded past the user's policy.
     fn has_flows(&self) -> bool {
-        self.memory.flows.is_some() && self.host_port.is_none()
+        self.memory.looks_up_flows && self.host_port.is_none()
     }
     fn load_slot(&mut self, register: Register, slot: Slot) {
         self.a.load(Size::Double, register, R10, slot as i16);

@@ -22,7 +22,9 @@ use artery_adopt::blockers::{Blocker, Bridging, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::mirror;
-use artery_adopt::{ConnectionKeeper, DeadPath, Session, SessionNews, Shortage};
+use artery_adopt::{
+    ConnectionKeeper, DeadPath, Established, EstablishedOptions, Session, SessionNews, Shortage,
+};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -126,9 +128,15 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         say_path(&news, options.verbose, voice);
         say_lag(&news, voice);
         say_shortage(&news, voice);
+        if let Some(why) = &news.uncompared {
+            let said = format!(
+                "connections that began before stay with the kernel, and are tried again each 10 s: reading \
+                 its entries failed: {why}"
+            );
+            voice.log_event("uncompared", &said, &[]);
+        }
         if let Some(why) = &news.unfollowed {
-            let said = format!("no connections are forwarded past rules: {why}");
-            voice.log_event("unfollowed", &said, &[]);
+            say_unfollowed(why, voice);
         }
         if news.guards {
             said.renew(&session, voice);
@@ -177,16 +185,22 @@ fn engine(
 
 /// Adopts ports by the first path that the kernel takes, and reports why it does not take a better one. A
 /// port is reported only once it is adopted: one whose tc program the kernel refuses stays with the kernel,
-/// unless the user asked for that path.
+/// unless the user asked for that path. Where no path is left, programs without connections are tried, which
+/// are shorter.
 fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output) -> anyhow::Result<Session> {
     let mut ports: Vec<&Facts> = facts.iter().collect();
-    let established = options.established().into();
+    let (which, existing) = (options.established().into(), options.established_existing);
+    let mut established = EstablishedOptions { which, existing };
+    let mut refused_with_connections: Option<String> = None;
     let mut paths = choice.paths.iter();
     let mut path = *paths.next().context("there is always a path")?;
     loop {
         let modes: Vec<_> = ports.iter().map(|facts| (facts.port.clone(), path.mode())).collect();
         let error = match Session::open_with(&modes, None, established, Instant::now()) {
             Ok(session) => {
+                if let Some(why) = refused_with_connections.take() {
+                    say_unfollowed(&why, voice);
+                }
                 let Some(flaw) = flaw_of_xdp(&session) else { return Ok(session) };
                 let next = paths.as_slice().first().filter(|_| options.path.is_none());
                 let Some(next) = next else {
@@ -211,7 +225,14 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output)
                 path = *next;
                 log_refusal(voice, cause, &format!("{said}; so all ports go {}", path.in_words()));
             }
+            _ if !cause.verifier().is_empty() && established.which != Established::InKernel => {
+                (established.which, refused_with_connections) = (Established::InKernel, Some(said));
+                paths = choice.paths.iter();
+                path = *paths.next().context("there is always a path")?;
+            }
             _ => {
+                // It was not for them.
+                (established.which, refused_with_connections) = (which, None);
                 ports.retain(|facts| !is_final && refused.as_ref() != Some(&facts.port.name));
                 anyhow::ensure!(!ports.is_empty() && refused.is_some(), "{said}");
                 log_refusal(voice, cause, &format!("{said}; so it stays with the kernel"));
@@ -294,6 +315,11 @@ fn say_path(news: &SessionNews, verbose: bool, voice: Output) {
         };
         voice.log_event("path", &said, &[("port", port)]);
     }
+}
+
+/// Says why rules keep established connections, too.
+fn say_unfollowed(why: &str, voice: Output) {
+    voice.log_event("unfollowed", &format!("no connections are forwarded past rules: {why}"), &[]);
 }
 
 /// Says that changes of the kernel wait for more than a second until they are read, or no longer.
@@ -529,6 +555,10 @@ fn report(session: &Session) -> String {
     }
     if let Some(connections) = session.connections() {
         text += &format!("{} connections go past rules at the end\n", connections.forwarded);
+        if connections.existing > 0 {
+            text +=
+                &format!("{} connections that began before are compared each second\n", connections.existing);
+        }
         for (by, count) in ConnectionKeeper::ALL.iter().zip(connections.kept).filter(|(_, count)| *count > 0)
         {
             text += &format!("{count} connections stay with the kernel: {}\n", by.meaning());
