@@ -176,6 +176,10 @@ fn artery_program() -> Result<PathBuf> {
     artery().map_err(|error| RigError::System(error.to_string(), std::io::ErrorKind::NotFound.into()))
 }
 
+/// The figures of a change by name, one for each pair that counts.
+type Figures = BTreeMap<&'static str, Vec<f64>>;
+type FigureOf = fn(&Pair) -> f64;
+
 struct Report {
     machine: Machine,
     pairs: Vec<Pair>,
@@ -189,8 +193,8 @@ impl Report {
     }
 
     /// Changes that were measured, each with its figures by name.
-    fn rows(&self) -> Vec<(&'static str, BTreeMap<&'static str, Vec<f64>>)> {
-        let figures: [(&str, fn(&Pair) -> f64); 5] = [
+    fn rows(&self) -> Vec<(&'static str, Figures)> {
+        let figures: [(&str, FigureOf); 5] = [
             ("lost", |pair| pair.with.lost as f64),
             ("lost without", |pair| pair.without.lost as f64),
             ("longest gap", |pair| pair.with.gap),
@@ -230,7 +234,7 @@ impl Findings for Report {
 
     fn measurements(&self) -> Vec<Measurement> {
         let rows = self.rows().into_iter();
-        let of_row = |(change, of): (&str, BTreeMap<&str, Vec<f64>>)| {
+        let of_row = |(change, of): (&'static str, Figures)| {
             let each = move |(name, runs): (&str, Vec<f64>)| {
                 let unit = if name.starts_with("lost") { "packets" } else { "ms" };
                 Measurement::of(Self::NAME, name, unit, &runs).param("change", change)
@@ -241,7 +245,7 @@ impl Findings for Report {
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
-        let judge = |(change, of): (&str, BTreeMap<&str, Vec<f64>>)| {
+        let judge = |(change, of): (&'static str, Figures)| {
             let lost: f64 = of["lost"].iter().sum();
             let without: f64 = of["lost without"].iter().sum();
             let pairs = of["longest gap"].iter().zip(&of["longest gap without"]);
