@@ -139,8 +139,8 @@ pub(crate) fn option<T: PlainOption>(
     Ok(value)
 }
 
-/// The process at the other end of a Unix socket, as the kernel recorded it when they were connected (SO_PEERCRED,
-/// unix(7)). rustix's type has no room for a process that is 0.
+/// The process at the other end of a Unix socket, as the kernel recorded it when they were connected
+/// (SO_PEERCRED, unix(7)). rustix's type has no room for a process that is 0.
 pub(crate) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, libc::ucred { pid: 0, uid: 0, gid: 0 })
 }

@@ -207,8 +207,8 @@ fn new_pool(frames: (usize, usize)) -> Result<&'static Pool, Vec<Problem>> {
     Pool::new(frames.0, frames.1).map_err(|error| vec![Problem::of_router(error.to_string())])
 }
 
-/// The pool of all routers that are only checked: pools are never freed, and each refused configuration of a running
-/// router is checked.
+/// The pool of all routers that are only checked: pools are never freed, and each refused configuration of a
+/// running router is checked.
 fn checked_pool(frames: (usize, usize)) -> Result<&'static Pool, Vec<Problem>> {
     static CHECKED: Mutex<Option<&'static Pool>> = Mutex::new(None);
     let mut checked = CHECKED.lock().unwrap_or_else(|e| e.into_inner());

@@ -1,5 +1,6 @@
-//! `artery-bench apply`: what becomes of a stream of 100,000 packets a second through `artery router FILE` while
-//! `artery apply` changes a route, a rule, a member of a service, or a port; beside a stretch without `apply`.
+//! `artery-bench apply`: what becomes of a stream of 100,000 packets a second through `artery router FILE`
+//! while `artery apply` changes a route, a rule, a member of a service, or a port; beside a stretch without
+//! `apply`.
 
 use crate::latency::sink::StampSink;
 use crate::latency::sink_of;
@@ -31,8 +32,9 @@ pub struct Options {
 
 /// Packets a second.
 const RATE: f64 = 100_000.0;
-/// How long a stretch is, and when in it `apply` is called. The generator never sleeps, and the kernel stops such
-/// real-time tasks for the twentieth part of each second (sched_rt_runtime_us), so they are shorter, with rests.
+/// How long a stretch is, and when in it `apply` is called. The generator never sleeps, and the kernel stops
+/// such real-time tasks for the twentieth part of each second (sched_rt_runtime_us), so they are shorter,
+/// with rests.
 const STRETCH: Duration = Duration::from_millis(900);
 const LEAD: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_millis(300);
@@ -212,7 +214,7 @@ impl Findings for Report {
 
     fn text(&self) -> String {
         let mut table = Table::headed(
-            "change | pairs: | lost, all: | lost without: | longest gap, ms: | without: | greatest: | apply, ms:",
+            "change | pairs: | lost, all: | without: | longest gap, ms: | without: | greatest: | apply, ms:",
         );
         for (change, of) in self.rows() {
             let median = |name: &str| number(Summary::of(&of[name]).median);

@@ -81,8 +81,9 @@ pub(crate) fn has_room(output: &impl AsFd, limit: Timespec) -> bool {
     wait(limit).or_else(|_| wait(Timespec::default())) != Ok(0)
 }
 
-/// Writes a message of a process that goes on. Where nobody reads standard error, as on a terminal that was stopped
-/// by Ctrl-S, the message is dropped, so that packets are not held up; the next message that has room says how many were.
+/// Writes a message of a process that goes on. Where nobody reads standard error, as on a terminal that was
+/// stopped by Ctrl-S, the message is dropped, so that packets are not held up; the next message that has room
+/// says how many were.
 fn print_or_drop(text: &str, lost: impl Fn(u64) -> String) {
     let mut count = LOST.lock().unwrap_or_else(|e| e.into_inner());
     let limit = if *count == 0 { LONGEST_WAIT } else { Timespec::default() };

@@ -99,8 +99,8 @@ pub(crate) struct Watcher {
     voice: Option<Output>,
 }
 
-/// How long a worker may take to answer after a signal (a script that loops never does), and how long what is printed
-/// after it may find no room (nobody may read it).
+/// How long a worker may take to answer after a signal (a script that loops never does), and how long what is
+/// printed after it may find no room (nobody may read it).
 const ANSWER: Duration = Duration::from_millis(1500);
 /// How long a run may take to end although a worker did not answer.
 const END: Duration = Duration::from_millis(300);
@@ -241,8 +241,8 @@ fn say_end(voice: Option<Output>, signal: i32, is_stopping: bool) {
 }
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set from now on, for commands that watch something until they are
-/// interrupted: they leave the router and the terminal as these were. What they print may have no reader, then the
-/// signal ends the process.
+/// interrupted: they leave the router and the terminal as these were. What they print may have no reader,
+/// then the signal ends the process.
 pub(crate) fn end_flag() -> anyhow::Result<Arc<AtomicBool>> {
     const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
     let ends = Arc::new(AtomicBool::new(false));

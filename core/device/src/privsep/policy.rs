@@ -65,7 +65,8 @@ impl FilePolicy {
         let mut policy = FilePolicy {
             named: HashMap::new(),
             removable: limits.removable.into_iter().map(full).collect(),
-            // As they were written, and as the kernel has them: '..' and links in a folder's own name mean no other one.
+            // As they were written, and as the kernel has them: '..' and links in a folder's own name mean no
+            // other one.
             folders: limits
                 .folders
                 .into_iter()

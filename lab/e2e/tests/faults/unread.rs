@@ -1,5 +1,5 @@
-//! Standard error that nobody reads, as that of a terminal which Ctrl-S has stopped: messages wait for no reader, and
-//! neither do packets and the end.
+//! Standard error that nobody reads, as that of a terminal which Ctrl-S has stopped: messages wait for no
+//! reader, and neither do packets and the end.
 
 use super::bed::{Bed, Product, on_the_bed};
 use crate::support::{SOON, until};
