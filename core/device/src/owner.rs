@@ -176,7 +176,7 @@ pub struct PeerCredentials {
 }
 
 impl PeerCredentials {
-    /// Asks the kernel; an error if the descriptor is no Unix socket that is connected.
+    /// Asks the kernel; an error unless the descriptor is a connected Unix socket.
     pub fn of(socket: BorrowedFd<'_>) -> std::io::Result<PeerCredentials> {
         let found = sys::peer_credentials(socket)?;
         Ok(PeerCredentials { process: Pid::from_raw(found.pid), user: Uid::from_raw(found.uid) })

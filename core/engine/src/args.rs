@@ -285,9 +285,8 @@ impl<'a> Args<'a> {
     pub fn declare_handler(&mut self, name: &str, flags: &'static str) {
         self.environment.plan.declare_handler(self.node, name, flags);
     }
-    /// Declares what a read of this element's handler may do: whoever may read only may not call one from
-    /// outside that changes something, or that calls such a one. `*` stands for any that
-    /// [`Args::declare_handler`] declares.
+    /// Declares what a read of this element's handler may do. Who may only read can't call from outside what
+    /// acts, by itself or by what it calls. `*` stands for any that [`Args::declare_handler`] declares.
     pub fn declare_read_effect(&mut self, name: &'static str, effect: ReadEffect) {
         self.environment.plan.declare_read_effect(self.node, name, effect);
     }

@@ -69,7 +69,7 @@ struct Node {
 /// What a read of a handler may do besides showing a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadEffect {
-    /// It changes something.
+    /// It changes the router, files or processes.
     Acts,
     /// It reads these handlers, by their names as the element knows them.
     Calls(Vec<String>),

@@ -81,7 +81,7 @@ pub(crate) fn has_room(output: &impl AsFd, limit: Timespec) -> bool {
     wait(limit).or_else(|_| wait(Timespec::default())) != Ok(0)
 }
 
-/// Writes a message of a process that goes on. Where nobody reads standard error, as on a terminal that was
+/// Writes a message of a process that goes on. If standard error is not read, as on a terminal that was
 /// stopped by Ctrl-S, the message is dropped, so that packets are not held up; the next message that has room
 /// says how many were.
 fn print_or_drop(text: &str, lost: impl Fn(u64) -> String) {
@@ -145,7 +145,7 @@ impl Output {
     }
 
     fn format_lost(self, count: u64) -> String {
-        let message = format!("{count} messages before this one were dropped: nobody read standard error");
+        let message = format!("{count} messages before this one were dropped: standard error was not read");
         match self {
             Output::Json => json_message("warning", "dropped", &message, &[]),
             _ => format!("artery: {message}\n"),

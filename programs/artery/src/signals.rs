@@ -53,7 +53,7 @@ impl EarlyEnd {
     }
 }
 
-/// The first signal until the watch is closed. One that came just before is known to nobody else.
+/// The first signal until the watch is closed. One that came just before has no other receiver.
 fn first_of(signals: &mut Signals) -> Option<i32> {
     let first = signals.forever().next();
     first.or_else(|| signals.pending().next())
@@ -100,7 +100,7 @@ pub(crate) struct Watcher {
 }
 
 /// How long a worker may take to answer after a signal (a script that loops never does), and how long what is
-/// printed after it may find no room (nobody may read it).
+/// printed after it may find no room (it may have no reader).
 const ANSWER: Duration = Duration::from_millis(1500);
 /// How long a run may take to end although a worker did not answer.
 const END: Duration = Duration::from_millis(300);
@@ -150,7 +150,7 @@ impl Watcher {
     }
 
     /// From now on SIGINT and SIGTERM end the process as they would without a watcher: all that is left is to
-    /// print. After a SIGTERM it ends also where nobody reads that.
+    /// print. After a SIGTERM it ends also if that is not read.
     pub(crate) fn end(self) -> anyhow::Result<()> {
         self.has_finished.store(true, Relaxed);
         for signal in [SIGINT, SIGTERM] {
@@ -162,7 +162,7 @@ impl Watcher {
             let voice = self.voice.unwrap_or(Output::for_terminal());
             spawn(move || {
                 wait_until_unread();
-                die(voice, SIGTERM, "and nobody reads the output");
+                die(voice, SIGTERM, "and the output is not read");
             });
         }
         Ok(())

@@ -112,7 +112,7 @@ fn sigterm_ends_a_process_whose_script_loops_or_waits_for_a_pipe() {
 }
 
 #[test]
-fn sigterm_ends_a_process_whose_output_nobody_reads() {
+fn sigterm_ends_a_process_whose_output_is_not_read() {
     let prints = "InfiniteSource -> Print(a, 60) -> Discard";
     let script =
         "Idle -> Discard; Script(label again, print abcdefghijklmnopqrstuvwxyz, wait 0s, goto again)";

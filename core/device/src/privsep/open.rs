@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// Most links on the way to a file, as the kernel has it (path_resolution(7)).
+/// Most links that a path may lead through, as in the kernel (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 /// How a folder is opened in which something is looked for.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -66,13 +66,13 @@ pub(super) fn open_named(path: &Path, mode: FileMode) -> io::Result<File> {
     Err(Errno::ISDIR.into())
 }
 
-/// The names on the way of a path; where it is a full one it begins at the root.
+/// The components of a path; a full one begins at the root.
 fn parts(path: &Path) -> VecDeque<OsString> {
     let is_name = |part: &Component<'_>| !matches!(part, Component::RootDir | Component::CurDir);
     path.components().filter(is_name).map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// Opens, or makes, what is no link.
+/// Opens or creates the last component; a link is an error.
 fn open_last(folder: &OwnedFd, name: OsString, mode: FileMode) -> io::Result<File> {
     let (flags, permissions) = flags(mode);
     Ok(openat(folder, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, permissions)?.into())
