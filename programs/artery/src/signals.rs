@@ -6,8 +6,10 @@ use artery_click::ClaimedSignals;
 use artery_device::privsep::drop_capabilities;
 use artery_engine::Handle;
 use rustix::event::Timespec;
+use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as Watch, Signals};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::sync_channel;
@@ -32,7 +34,10 @@ impl EarlyHangup {
 }
 
 /// Says which signal ends the process before a router runs, as while its configuration is read.
-pub(crate) struct EarlyEnd(Watch);
+pub(crate) struct EarlyEnd {
+    watch: Watch,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl EarlyEnd {
     /// From now on; SIGINT and SIGTERM end the process as they would without it.
@@ -47,9 +52,9 @@ impl EarlyEnd {
                 die(voice, signal, "before the router was started");
             }
         };
-        std::thread::Builder::new().name("early signals".to_string()).spawn(body)?;
+        let thread = std::thread::Builder::new().name("early signals".to_string()).spawn(body)?;
         is_confined.recv()??;
-        Ok(EarlyEnd(watch))
+        Ok(EarlyEnd { watch, thread: Some(thread) })
     }
 }
 
@@ -61,7 +66,11 @@ fn first_of(signals: &mut Signals) -> Option<i32> {
 
 impl Drop for EarlyEnd {
     fn drop(&mut self) {
-        self.0.close();
+        self.watch.close();
+        if let Some(thread) = self.thread.take() {
+            // It ends the process if there was a signal, and does not panic.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -91,6 +100,29 @@ fn die(voice: Output, signal: i32, what: &str) {
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
 
+/// Flags that signals set.
+struct SignalFlags(Vec<(i32, Arc<AtomicBool>, SigId)>);
+
+impl SignalFlags {
+    fn register(signals: &[i32]) -> std::io::Result<SignalFlags> {
+        let register = |signal: &i32| {
+            let flag = Arc::new(AtomicBool::new(false));
+            let id = signal_hook::flag::register(*signal, flag.clone())?;
+            Ok((*signal, flag, id))
+        };
+        signals.iter().map(register).collect::<std::io::Result<_>>().map(SignalFlags)
+    }
+
+    /// Gives the signals that came.
+    fn unregister(self) -> BTreeSet<i32> {
+        let came = self.0.into_iter().filter_map(|(signal, flag, id)| {
+            signal_hook::low_level::unregister(id);
+            flag.load(Relaxed).then_some(signal)
+        });
+        came.collect()
+    }
+}
+
 /// Watches for signals until it is ended.
 pub(crate) struct Watcher {
     watch: Watch,
@@ -113,21 +145,26 @@ impl Watcher {
     pub(crate) fn start(
         handle: Handle,
         reloads: ReloadRequests,
-        early: &EarlyHangup,
+        early: EarlySignals,
         voice: Option<Output>,
     ) -> anyhow::Result<Watcher> {
+        // Signals between the two watches are known by flags; those that both know are one.
+        let between = SignalFlags::register(&[SIGINT, SIGTERM])?;
+        drop(early.end);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let mut first = between.unregister();
+        first.extend(signals.pending());
         let watch = signals.handle();
         let claimed = handle.resources().get::<ClaimedSignals>();
         // The configuration was read before the signal came, and may be out of date.
-        if early.has_come() && !claimed.contains(SIGHUP) {
+        if early.hangup.has_come() && !claimed.contains(SIGHUP) {
             reloads.request();
         }
         let has_finished = Arc::new(AtomicBool::new(false));
         let finished = has_finished.clone();
         let body = move || {
             let (mut is_stopping, mut is_terminated) = (false, false);
-            for signal in &mut signals {
+            for signal in first.into_iter().chain(signals.forever()) {
                 match signal {
                     _ if claimed.contains(signal) => {}
                     SIGHUP => reloads.request(),
