@@ -7,7 +7,7 @@ use crate::layout::{Home, ReadEffect};
 use crate::plan::Plan;
 use crate::reconfigure::{reconfigure_element, record_argument};
 use crate::scheduler::MAX_TICKETS;
-use crate::standard::{CONFIG, HOTCONFIG, TRACE, is_standard};
+use crate::standard::{CONFIG, HOTCONFIG, STOP, TRACE, is_standard};
 use crate::trace::Tracer;
 use artery_rcu::Turn;
 use std::borrow::Cow;
@@ -251,7 +251,7 @@ impl Control {
                 self.request_replacement(value);
                 Ok(())
             }
-            "stop" => {
+            STOP => {
                 self.record_end("the handler 'stop' was written");
                 self.request_stop();
                 Ok(())

@@ -17,7 +17,7 @@ const GLOBAL: &[(&str, &str)] = &[
     ("requirements", "r"),
     ("handlers", "r"),
     ("list", "r"),
-    ("stop", "wb"),
+    (STOP, "wb"),
     ("classes", "r"),
     ("packages", "r"),
     ("timewarp", "r"),
@@ -27,6 +27,8 @@ const GLOBAL: &[(&str, &str)] = &[
 pub(crate) const CONFIG: &str = "config";
 /// The handler that follows packets.
 pub(crate) const TRACE: &str = "trace";
+/// The handler that stops the router.
+pub(crate) const STOP: &str = "stop";
 /// The handler that puts another configuration in the place of this one, where that is allowed.
 pub(crate) const HOTCONFIG: &str = "hotconfig";
 
