@@ -147,7 +147,7 @@ fn name_of(index: u32, is_shared: bool) -> Option<SocketAddr> {
 }
 
 /// An error if another process has a claim of a kind.
-fn refuse_owner(interface: &Interface, is_shared: bool) -> Result<(), DeviceError> {
+pub(crate) fn refuse_owner(interface: &Interface, is_shared: bool) -> Result<(), DeviceError> {
     let owner = name_of(interface.index, is_shared).and_then(|name| other_owner(&name));
     let name = || interface.name.clone();
     owner.map_or(Ok(()), |owner| Err(DeviceError::OwnedByOther { name: name(), owner }))

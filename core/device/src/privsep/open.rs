@@ -2,7 +2,10 @@
 //! does not follow every link that it finds there.
 use super::message::FileMode;
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat, fstat, fstatfs, openat, openat2,
+    readlinkat,
+};
 use rustix::io::Errno;
 use rustix::process::Uid;
 use std::collections::VecDeque;
@@ -44,7 +47,14 @@ pub(super) fn open_named(path: &Path, mode: FileMode) -> io::Result<File> {
                 found => found?,
             };
         let stat = fstat(&found)?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+        if is_link_of_proc(&folder, &stat)? {
+            // The kernel's own, which may lead to what has no path, as /dev/stderr does.
+            if rest.is_empty() {
+                let (flags, permissions) = flags(mode);
+                return Ok(openat(&folder, &part, flags | OFlags::CLOEXEC, permissions)?.into());
+            }
+            folder = openat(&folder, &part, FOLDER, Mode::empty())?;
+        } else if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             links += 1;
             let owner = Uid::from_raw(stat.st_uid);
             if !(owner.is_root() || owner == rustix::process::geteuid()) || links > MOST_LINKS {
@@ -64,6 +74,12 @@ pub(super) fn open_named(path: &Path, mode: FileMode) -> io::Result<File> {
         }
     }
     Err(Errno::ISDIR.into())
+}
+
+/// Whether a link is one of procfs (proc(5)).
+fn is_link_of_proc(folder: &OwnedFd, stat: &Stat) -> io::Result<bool> {
+    let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+    Ok(is_link && fstatfs(folder)?.f_type == PROC_SUPER_MAGIC)
 }
 
 /// The components of a path; a full one begins at the root.
@@ -116,6 +132,12 @@ mod tests {
         for name in ["real/secret", "folder/secret", "real/link", "folder/link", "far", "real/../far"] {
             assert_eq!(read(&path(name)).as_deref(), Ok("s"), "{name}");
         }
+        let mut sent = rustix::pipe::pipe().unwrap();
+        let there = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&sent.1));
+        symlink(there, path("pipe")).unwrap();
+        io::Write::write_all(&mut open_named(&path("pipe"), FileMode::Append).unwrap(), b"s").unwrap();
+        sent.1 = std::fs::File::open("/dev/null").unwrap().into();
+        assert_eq!(io::read_to_string(File::from(sent.0)).unwrap(), "s");
         assert_eq!(read(&path("loop")), Err(io::Error::from(Errno::LOOP).kind()));
         assert_eq!(read(&path("none")), Err(io::ErrorKind::NotFound));
         assert_eq!(read(&path("none/more")), Err(io::ErrorKind::NotFound));

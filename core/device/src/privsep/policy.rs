@@ -95,12 +95,13 @@ impl FilePolicy {
         if !self.is_locked {
             self.allow_path(path.to_owned(), mode.is_written());
         }
-        let is_plain = check_path(path).is_ok();
-        let beneath = self.folders.iter().find(|folder| is_plain && is_inside(path, folder)).cloned();
-        match beneath.is_some() || self.is_named(path, mode) {
-            true => Ok(AllowedOpen { path: path.to_owned(), mode, beneath }),
-            false => Err(FileRefusal::Outside),
+        if self.is_named(path, mode) {
+            return Ok(AllowedOpen { path: path.to_owned(), mode, beneath: None });
         }
+        check_path(path)?;
+        let folder = self.folders.iter().find(|folder| is_inside(path, folder));
+        let beneath = Some(folder.ok_or(FileRefusal::Outside)?.clone());
+        Ok(AllowedOpen { path: path.to_owned(), mode, beneath })
     }
 
     fn is_named(&self, path: &Path, mode: FileMode) -> bool {
