@@ -237,10 +237,10 @@ fn end_if_stuck(handle: &Handle, has_finished: &Arc<AtomicBool>, voice: Option<O
         let deadline = Instant::now() + ANSWER;
         let ends_by = |limit| holds_by(limit, || has_finished.load(Relaxed));
         let stuck = match answered.recv_timeout(ANSWER) {
-            // A script may put the end off; a configuration that waits for a file may not.
+            // A script may put the end off; a configuration, which may wait for a file, may not.
             Ok(true) => match holds_by(deadline, || !handle.is_replacing() || has_finished.load(Relaxed)) {
                 true => None,
-                false => Some("while a new configuration waited for a file"),
+                false => Some("while a new configuration was being built"),
             },
             Ok(false) => (!ends_by(Instant::now() + END)).then_some("and a worker does not answer"),
             Err(_) => (!has_finished.load(Relaxed)).then_some("and a worker does not answer"),
