@@ -6,9 +6,9 @@
 use crate::events::Interest;
 use crate::graph::{Counts, Graph, HandlerCall, Signal};
 use crate::handler_error::HandlerError;
+use crate::handler_names::STOP;
 use crate::monitor::{Level, Monitor};
 use crate::reason::DropReason;
-use crate::standard::STOP;
 use artery_packet::{Batch, Packet, Pool, Time};
 use artery_rcu::Turn;
 use std::os::fd::BorrowedFd;

@@ -21,6 +21,7 @@ pub mod events;
 pub mod graph;
 pub mod handler;
 mod handler_error;
+mod handler_names;
 mod handover;
 pub mod idle_policy;
 mod incoming;

@@ -1,5 +1,6 @@
 //! The handlers that every element has, and those of the router.
 use crate::handler::HandlerError;
+use crate::handler_names::{CONFIG, HOTCONFIG, STOP, TRACE};
 use crate::plan::Plan;
 use crate::trace::Tracer;
 
@@ -23,14 +24,6 @@ const GLOBAL: &[(&str, &str)] = &[
     ("timewarp", "r"),
     (TRACE, "rw"),
 ];
-/// An element's arguments; the router's configuration.
-pub(crate) const CONFIG: &str = "config";
-/// The handler that follows packets.
-pub(crate) const TRACE: &str = "trace";
-/// The handler that stops the router.
-pub(crate) const STOP: &str = "stop";
-/// The handler that puts another configuration in the place of this one, where that is allowed.
-pub(crate) const HOTCONFIG: &str = "hotconfig";
 
 /// Whether every element, or every element with a task, has this handler.
 pub(crate) fn is_standard(name: &str) -> bool {
