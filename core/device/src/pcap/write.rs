@@ -38,8 +38,7 @@ impl PcapWriter {
         if path == "-" {
             return PcapWriter::new(path, Box::new(io::stdout()), options);
         }
-        let file =
-            create_private(path).map_err(|e| DeviceError::from_file(path, OPENING, &e))?;
+        let file = create_private(path).map_err(|e| DeviceError::from_file(path, OPENING, &e))?;
         PcapWriter::new(path, Box::new(file), options)
     }
     /// Whether [`PcapWriter::create`] could open the file, without changing what it holds.

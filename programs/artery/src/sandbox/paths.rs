@@ -1,5 +1,5 @@
-//! Files, by Landlock: what the process opens itself. What the configuration names the helper opens. And signals: it
-//! sends none to processes that it did not start.
+//! Files, by Landlock: what the process opens itself. What the configuration names the helper opens. And
+//! signals: it sends none to processes that it did not start.
 use anyhow::Context as _;
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
@@ -74,8 +74,8 @@ pub(super) fn restrict(listed: Option<&Path>) -> anyhow::Result<Restricted> {
     restrict_to(READ.iter().map(|path| (Path::new(path), read)).chain(listed))
 }
 
-/// From now on this thread, and those that it starts, use no files except these and what is in these
-/// folders, each with its own rights, and from Linux 6.12 on send signals to none but themselves and processes that
+/// From now on this thread, and those that it starts, use no files except these and what is in these folders,
+/// each with its own rights, and from Linux 6.12 on send signals to none but themselves and processes that
 /// they start.
 pub(super) fn restrict_to<'p>(
     rules: impl IntoIterator<Item = (&'p Path, BitFlags<AccessFs>)>,
