@@ -15,6 +15,7 @@ mod vlans;
 
 use crate::bsd::rules::PFLOG;
 use crate::config_input::ConfigInput;
+use crate::export::ExportSettings;
 use crate::load::Reading;
 use crate::options::usage_error;
 use crate::output::{Output, print_stdout};
@@ -128,7 +129,7 @@ fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> RunJob {
         time: false,
         control: options.control.settings(options.sockets()),
         metrics: options.metrics.clone(),
-        ipfix: options.ipfix.clone(),
+        exports: ExportSettings { ipfix: options.ipfix.clone(), psample: options.psample },
         allow_replace: options.allow_replace,
         sandbox: Sandbox {
             foreseen: vec![options.pflog.clone().unwrap_or_else(|| PFLOG.into())],

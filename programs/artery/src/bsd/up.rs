@@ -7,6 +7,7 @@ use super::rules::PFLOG;
 use super::verdict::Judged;
 use super::{text, verdict};
 use crate::config_input::ConfigInput;
+use crate::export::ExportSettings;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
 use crate::options::values::{ALWAYS, Period, awake_time, device, file_size, number, period, processor};
@@ -295,7 +296,7 @@ fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> RunJob {
         time: false,
         control: options.control.settings(sockets),
         metrics: options.metrics.clone(),
-        ipfix: plan.ipfix.clone(),
+        exports: ExportSettings { ipfix: plan.ipfix.clone(), psample: None },
         allow_replace: options.allow_replace,
         sandbox: Sandbox {
             listed: Some(options.listed_folder()),

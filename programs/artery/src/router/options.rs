@@ -6,6 +6,7 @@ use crate::options::values::{
 };
 use crate::options::{ControlOptions, default_socket};
 use crate::output::LogFormat;
+use crate::psample::PsampleSettings;
 use crate::sandbox::SandboxOptions;
 use clap::{ArgAction, Args};
 use std::net::SocketAddr;
@@ -172,6 +173,10 @@ pub(crate) struct RouterOptions {
     /// reported (60s), and sample=N, which exports one of N forwarded packets as well
     #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
     pub(super) ipfix: Option<IpfixSettings>,
+    /// Send one of N forwarded packets to the kernel's PSAMPLE group, where sFlow agents such as hsflowd
+    /// read; group=G numbers it (1)
+    #[arg(long, value_name = "N[,group=G]")]
+    pub(super) psample: Option<PsampleSettings>,
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log: LogFormat,
