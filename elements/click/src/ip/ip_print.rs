@@ -8,8 +8,8 @@ use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Limit, Packet, Show, StartError, Write,
     anno,
 };
-use std::fmt::Write as _;
 use std::any::Any;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 
