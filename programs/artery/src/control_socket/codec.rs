@@ -200,7 +200,11 @@ impl Carried<'_> {
         let mut at = sure;
         while let Some(length) = input[at..].iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
             let next = at + length + line_end(&input[at + length..]);
-            if input[at..at + length].trim_ascii_end() == terminator.as_bytes() {
+            let is_last = input[at..at + length].trim_ascii_end() == terminator.as_bytes();
+            if self.is_beyond(at, length, is_last) {
+                return self.too_long(verb, handler);
+            }
+            if is_last {
                 return Parsed::Request(carrying(verb, handler, &input[self.start..at]), next);
             }
             at = next;
@@ -208,10 +212,21 @@ impl Carried<'_> {
                 sure = next;
             }
         }
-        match input.len() - self.start > self.most {
+        let begun = &input[at..];
+        let rest = begun.strip_prefix(terminator.as_bytes());
+        let may_be_last =
+            rest.map_or(terminator.as_bytes().starts_with(begun), |rest| rest.trim_ascii().is_empty());
+        match self.is_beyond(at, begun.len(), may_be_last) {
             true => self.too_long(verb, handler),
             false => self.starved(sure),
         }
+    }
+
+    /// Whether a line is more than there may be, however the input is cut: data, or a terminator with blanks
+    /// without end.
+    fn is_beyond(&self, at: usize, length: usize, is_terminator: bool) -> bool {
+        let before = if is_terminator { 0 } else { at - self.start };
+        before + length > self.most
     }
 
     fn llrpc(&self, words: &[&str]) -> Parsed {
@@ -451,8 +466,31 @@ mod tests {
             let line = format!("WRITEDATA h {}\n", limits.data + 1);
             let too_long = Request::DataTooLong { handler: "h".to_string(), write: true };
             assert_eq!(first(line.as_bytes()), too_long);
+            // Also if all of it is there.
+            let long = |data: usize, blanks: usize| {
+                let line = format!("WRITEUNTIL h end\n{}\nend{}\n", "x".repeat(data), " ".repeat(blanks));
+                first(line.as_bytes())
+            };
+            assert!(matches!(long(limits.data, 9), Request::Write { .. }));
+            assert_eq!((long(limits.data + 1, 0), long(1, limits.data)), (too_long.clone(), too_long));
             let endless = vec![b'x'; limits.line + 1];
             assert_eq!((first(&endless), first(&endless[1..])), (Request::LineTooLong, Request::Nothing));
+        }
+    }
+
+    #[test]
+    fn data_that_is_too_long_is_so_however_it_is_cut() {
+        let [limit, more] = [256, 257].map(|length| "x".repeat(length));
+        for data in
+            [&limit, &more, &format!("\n{limit}"), &format!("{limit}\n"), &format!("e\r\n{more}\r\ne")]
+        {
+            for end in ["end", "end  ", "en", "endx", "end\r", &format!("end{}", " ".repeat(300))] {
+                for step in 1..9 {
+                    survive(
+                        format!("{}READUNTIL h end\n{data}\n{end}\nREAD a\n", step as u8 as char).as_bytes(),
+                    );
+                }
+            }
         }
     }
 
