@@ -241,6 +241,7 @@ impl Session {
             news.left_xdp = self.leave_dead_path(now);
         }
         news.unfollowed = self.unfollowed.take();
+        news.late_connections = self.suspend_late_connections();
         news.uncompared = self.tracker.as_mut().and_then(ConnectionTracker::drain_failure);
         news.guards |= !news.returned.is_empty() || news.left_xdp.is_some();
         if is_time {

@@ -2,12 +2,14 @@
 use super::existing::ExistingConnections;
 use super::judgement::{Egresses, Judge, Judged, PortBounds};
 use super::keeper::ConnectionKeeper;
+use super::lag::EventLag;
 use super::message::{Entry, Event, TCP};
 use super::sockets::{EntrySockets, EventsRead};
 use super::timeouts::{Timeouts, Traffic};
 use crate::blockers::setting;
 use crate::fast::{Accelerator, FlowAction, FlowKeeper, FlowKey, Translation};
 use crate::kernel::Family;
+use crate::pace::Lag;
 use crate::policy::{Interface, Policy};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::collections::{HashMap, HashSet};
@@ -60,6 +62,8 @@ pub struct ConnectionStatus {
     pub kept: [usize; ConnectionKeeper::ALL.len()],
     /// All entries of the kernel, if that can be read.
     pub tracked: Option<usize>,
+    /// How late events are read.
+    pub lag: Lag,
     /// How often events were lost, and all connections left to the kernel until it is asked about them again.
     pub overruns: u64,
 }
@@ -69,6 +73,7 @@ pub struct ConnectionStatus {
 #[derive(Debug)]
 pub struct ConnectionTracker {
     sockets: EntrySockets,
+    lag: EventLag,
     /// If connections without events are forwarded, too.
     pub(super) existing: Option<ExistingConnections>,
     pub(super) known: HashMap<u32, Known>,
@@ -135,6 +140,7 @@ impl ConnectionTracker {
     pub(crate) fn open(now: Instant, compares_existing: bool) -> io::Result<ConnectionTracker> {
         Ok(ConnectionTracker {
             sockets: EntrySockets::open()?,
+            lag: EventLag::new(now),
             existing: compares_existing.then(|| ExistingConnections::new(now)),
             known: HashMap::new(),
             pending: HashSet::new(),
@@ -164,9 +170,15 @@ impl ConnectionTracker {
             forwarded: self.forwarded,
             existing: self.existing.as_ref().map_or(0, ExistingConnections::len),
             kept,
+            lag: self.lag.status(),
             tracked: tracked.and_then(|tracked| usize::try_from(tracked).ok()),
             overruns: self.overruns,
         }
+    }
+
+    /// How late events are read.
+    pub(crate) fn lag(&self) -> Lag {
+        self.lag.status()
     }
 
     /// Says for which families it is allowed, by IPv4 and IPv6, and by which rules.
@@ -214,7 +226,11 @@ impl ConnectionTracker {
         if self.ticks_of_a_second == 0 {
             self.ticks_of_a_second = accelerator.lease().ticks_of_a_second()?;
         }
-        let has_more = self.ask_about_candidates(accelerator) | self.read_events(accelerator);
+        let has_candidates = self.ask_about_candidates(accelerator);
+        let has_events = self.read_events(accelerator);
+        // That takes time, too.
+        self.lag.follow(Instant::now(), !has_events);
+        let has_more = has_candidates | has_events;
         let compared = self.compare_existing(now, accelerator);
         if now.saturating_duration_since(self.reviewed) >= REVIEW {
             self.reviewed = now;

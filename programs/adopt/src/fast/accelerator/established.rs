@@ -43,6 +43,16 @@ impl Accelerator {
         }
     }
 
+    /// Leaves packets of established connections to the kernel where others are its, too, or no longer; says
+    /// whether that is new.
+    pub fn suspend_established(&mut self, is_suspended: bool) -> bool {
+        let is_new = std::mem::replace(&mut self.is_suspended, is_suspended) != is_suspended;
+        if is_new {
+            self.set_flags();
+        }
+        is_new
+    }
+
     /// What can be read when programs have reported flows, if they look any up.
     pub fn candidates_file(&self) -> Option<BorrowedFd<'_>> {
         let flows = self.memory.flows.as_ref().filter(|_| self.memory.looks_up_flows);
@@ -70,5 +80,30 @@ impl Accelerator {
             IpAddr::V6(address) => self.ipv6.current.fib.reader().lookup(&turn, address.to_bits()),
         };
         self.memory.egress(group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suspended_connections_stay_with_the_kernel_and_a_family_without_rules_does_not() {
+        let Ok(mut accelerator) = Accelerator::new() else {
+            return eprintln!("skipped: BPF maps need CAP_BPF");
+        };
+        let may = |accelerator: &Accelerator| {
+            let flags = accelerator.port_flags(1);
+            (flags.ipv6, flags.ipv6_established)
+        };
+        accelerator.set_established(Family::V6, true);
+        assert_eq!(may(&accelerator), (false, true));
+        assert!(accelerator.suspend_established(true) && !accelerator.suspend_established(true));
+        assert_eq!(may(&accelerator), (false, false));
+        accelerator.set_established(Family::V6, false);
+        assert_eq!(may(&accelerator), (true, false));
+        accelerator.set_established(Family::V6, true);
+        assert!(accelerator.suspend_established(false));
+        assert_eq!(may(&accelerator), (false, true));
     }
 }
