@@ -33,6 +33,9 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const REROUTING: Duration = Duration::from_millis(20);
 /// How often it is looked whether connections that could not be forwarded can be.
 const REVIEW: Duration = Duration::from_secs(1);
+/// The longest that the process may sleep while connections are forwarded. One that sleeps for longer stands
+/// still, and ends wait.
+const SLEEP: Duration = Duration::from_millis(250);
 /// How often entries of TCP are renewed that had traffic. The kernel keeps those with data that wait for an
 /// acknowledgment for five minutes.
 const RENEWAL: Duration = Duration::from_secs(60);
@@ -221,15 +224,21 @@ impl ConnectionTracker {
         self.consent[usize::from(entry.family == Family::V6)]
     }
 
-    /// Reads events, and does what is due. Returns how long nothing more is due unless there are events.
-    pub(crate) fn poll(&mut self, now: Instant, accelerator: &mut Accelerator) -> io::Result<Duration> {
+    /// Reads events, and does what is due; `slept` is for how long the process was to sleep, and did, since
+    /// the last time. Returns how long nothing more is due unless there are events.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        slept: Duration,
+        accelerator: &mut Accelerator,
+    ) -> io::Result<Duration> {
         if self.ticks_of_a_second == 0 {
             self.ticks_of_a_second = accelerator.lease().ticks_of_a_second()?;
         }
         let has_candidates = self.ask_about_candidates(accelerator);
         let has_events = self.read_events(accelerator);
         // That takes time, too.
-        self.lag.follow(Instant::now(), !has_events);
+        self.lag.follow(Instant::now(), slept, !has_events);
         let has_more = has_candidates | has_events;
         let compared = self.compare_existing(now, accelerator);
         if now.saturating_duration_since(self.reviewed) >= REVIEW {
@@ -255,6 +264,7 @@ impl ConnectionTracker {
         let wait = match (has_more, is_idle) {
             (true, _) => Duration::ZERO,
             (false, false) => BETWEEN,
+            (false, true) if self.forwarded > 0 => SLEEP,
             (false, true) => REVIEW,
         };
         Ok(wait.min(compared))
