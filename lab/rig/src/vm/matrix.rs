@@ -54,7 +54,7 @@ const BESIDE: [&str; 12] = [
     "adopt-bond-vlan-vrf",
     "adopt-bond-arp",
     "adopt-bridge",
-    "beside-flowtable",
+    "adopt-flowtable",
     "beside-wireguard",
 ];
 /// What runs at every change.

@@ -206,6 +206,8 @@ impl ConnectionTracker {
 
     /// Has all connections judged once more.
     fn begin_anew(&mut self, accelerator: &mut Accelerator) {
+        // Which flow tables it has them in now is for the kernel to say.
+        self.known.values_mut().for_each(|known| known.entry.forget_offload());
         // What other rules say of each may take long to find out: until then they are the kernel's.
         let all: Vec<u32> = self.known.keys().copied().collect();
         let (at_once, later) = all.into_iter().partition::<Vec<u32>, _>(|id| {
