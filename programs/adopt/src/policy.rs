@@ -182,14 +182,17 @@ impl Policy {
     /// connection's status says. `None` if one of them is not known, or cards forward by it.
     pub(crate) fn flow_tables(&self, connection: &ConnectionView<'_>) -> Option<Vec<&FlowTable>> {
         let found = self.find_flow_tables(connection.family(), |base| connection.seen_at(base));
-        let known = found.into_iter().map(|table| self.ruleset.flow_tables.get(table?));
-        known.map(|table| table.filter(|table| !table.is_of_hardware)).collect()
+        found.into_iter().map(|table| self.flow_table(table)).collect()
     }
 
-    /// Whether rules may give any connection of a family to flow tables.
+    /// Whether rules may give any connection of a family to flow tables that no card forwards by.
     pub fn has_flow_tables(&self, family: Family) -> bool {
         let seen = |base: &BaseChain| any_packet(base, family, packet::TCP, State::Established);
-        !self.find_flow_tables(family, seen).is_empty()
+        self.find_flow_tables(family, seen).into_iter().any(|table| self.flow_table(table).is_some())
+    }
+
+    fn flow_table(&self, table: Option<usize>) -> Option<&FlowTable> {
+        self.ruleset.flow_tables.get(table?).filter(|table| !table.is_of_hardware)
     }
 
     fn find_flow_tables<'a>(
@@ -197,6 +200,9 @@ impl Policy {
         family: Family,
         seen: impl Fn(&BaseChain) -> Packet<'a>,
     ) -> Vec<Option<usize>> {
+        if self.ruleset.flow_tables.is_empty() {
+            return Vec::new();
+        }
         let mut bases: Vec<&BaseChain> = self.ruleset.bases.iter().collect();
         bases.retain(|base| base.family.is_none_or(|one| one == family));
         bases.sort_by_key(|base| (base.hook, base.priority));

@@ -517,6 +517,7 @@ pub(crate) mod tests {
     fn a_statement_names_a_flow_table_of_its_own_table_and_any_bytes_are_one_or_an_error() {
         let policy = flow_table_policy(&["eth1", "eth2"], 0);
         assert!(policy.has_flow_tables(Family::V4) && policy.has_flow_tables(Family::V6));
+        assert!(!flow_table_policy(&["eth1"], 1).has_flow_tables(Family::V4), "a card forwards by it");
         let ruleset = |dump: &Dump| {
             let mut ruleset = Ruleset::default();
             parse(dump, &mut ruleset).map(|()| ruleset)
