@@ -237,6 +237,35 @@ fn a_connection_that_is_taken_out_of_the_table_is_forwarded_no_more() {
 }
 
 #[test]
+fn connections_go_to_the_kernel_while_their_ends_are_read_late_and_come_back() {
+    on_the_net("adopt-established-late", |net| {
+        net.r.sysctl("net.netfilter.nf_conntrack_tcp_loose", "0")?;
+        let (mut router, mut removed) = fast_connection(net)?;
+        let outside: SocketAddr = "10.0.2.2:8001".parse().unwrap();
+        let kept = Connection::open(&net.a, &net.b, outside, outside)?;
+        until_fast(net, &router, &mut |rounds| kept.exchange(rounds))?;
+        // It reads nothing, but programs forward: they have a lease of three seconds.
+        router.signal(Signal::STOP);
+        net.r.run(["conntrack", "-D", "-p", "tcp", "--dport", "8000"])?;
+        removed.near.write_all(b"x").expect("it is sent");
+        removed.far.read_exact(&mut [0; 1]).expect("what ended is forwarded until that is read");
+        std::thread::sleep(Duration::from_millis(1500));
+        router.signal(Signal::CONT);
+        router.wait_for("more than a second behind the ends of connections", 2 * SOON)?;
+        let before = by_kernel(&net.r)?;
+        kept.exchange(20);
+        assert!(by_kernel(&net.r)? >= before + 40, "connections whose ends are read late go past the kernel");
+        removed.near.write_all(b"x").expect("it is sent");
+        removed.far.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        assert!(removed.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection was removed");
+        router.wait_for("caught up with the ends of connections", 2 * SOON)?;
+        until_fast(net, &router, &mut |rounds| kept.exchange(rounds))?;
+        end(router)?;
+        Ok(())
+    });
+}
+
+#[test]
 fn connections_stay_with_the_kernel_if_the_operator_says_so() {
     on_the_net("adopt-established-none", |net| {
         net.r.run(["nft", FIREWALL])?;

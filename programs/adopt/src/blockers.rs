@@ -90,8 +90,10 @@ pub enum Direction {
 /// What a blocker is, so that a caller can honor some kinds itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockerKind {
-    /// A chain or flow table of nftables.
+    /// A chain of nftables, or a flow table by which cards forward.
     Nftables,
+    /// A flow table of nftables.
+    FlowTable,
     /// A chain of the older iptables.
     Iptables,
     /// Virtual servers of the kernel (IPVS).

@@ -13,6 +13,7 @@ mod existing;
 mod explain;
 mod judgement;
 mod keeper;
+mod lag;
 mod message;
 mod sockets;
 mod timeouts;

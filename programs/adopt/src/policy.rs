@@ -18,11 +18,14 @@ mod tests;
 mod value;
 mod xtables;
 
+#[cfg(test)]
+pub(crate) use nftables::tests::flow_table_policy;
 pub use packet::Interface;
 
+use crate::blockers::nftables::FlowTable;
 use crate::fast::FlowKey;
 use crate::kernel::Family;
-use evaluate::Obstacle;
+use evaluate::{FlowTables, Obstacle};
 use packet::{Packet, Port, State, Tuple};
 use ruleset::{BaseChain, Hook, Ruleset};
 use std::cmp::Ordering;
@@ -174,23 +177,48 @@ impl Policy {
         self.evaluate(connection.family(), seen, 1).first().map(|one| self.describe(one))
     }
 
+    /// The flow tables that rules may give a connection to by packets of a direction (`flow add`). The kernel
+    /// forwards past rules then what arrives at their devices, of both directions; whether it does, the
+    /// connection's status says. `None` if one of them is not known, or cards forward by it.
+    pub(crate) fn flow_tables(&self, connection: &ConnectionView<'_>) -> Option<Vec<&FlowTable>> {
+        let found = self.find_flow_tables(connection.family(), |base| connection.seen_at(base));
+        found.into_iter().map(|table| self.flow_table(table)).collect()
+    }
+
+    /// Whether rules may give any connection of a family to flow tables that no card forwards by.
+    pub fn has_flow_tables(&self, family: Family) -> bool {
+        let seen = |base: &BaseChain| any_packet(base, family, packet::TCP, State::Established);
+        self.find_flow_tables(family, seen).into_iter().any(|table| self.flow_table(table).is_some())
+    }
+
+    fn flow_table(&self, table: Option<usize>) -> Option<&FlowTable> {
+        self.ruleset.flow_tables.get(table?).filter(|table| !table.is_of_hardware)
+    }
+
+    fn find_flow_tables<'a>(
+        &self,
+        family: Family,
+        seen: impl Fn(&BaseChain) -> Packet<'a>,
+    ) -> Vec<Option<usize>> {
+        if self.ruleset.flow_tables.is_empty() {
+            return Vec::new();
+        }
+        let mut bases: Vec<&BaseChain> = self.ruleset.bases.iter().collect();
+        bases.retain(|base| base.family.is_none_or(|one| one == family));
+        bases.sort_by_key(|base| (base.hook, base.priority));
+        let mut found = Vec::new();
+        for base in bases {
+            let FlowTables { some, is_end } = evaluate::find_flow_tables(&self.ruleset, base, &seen(base));
+            found.extend(some);
+            if is_end {
+                break;
+            }
+        }
+        found
+    }
+
     fn survey_packets(&self, family: Family, protocol: u8, state: State, most: usize) -> Vec<Obstacle> {
-        let seen = |base: &BaseChain| Packet {
-            family,
-            protocol,
-            source: None,
-            destination: None,
-            ports: [None; 2],
-            echo: [None; 2],
-            input: Port::Any,
-            output: if base.hook == Hook::Prerouting { Port::None } else { Port::Any },
-            state: state_at(base, state),
-            direction: None,
-            status: (ESTABLISHED, ESTABLISHED),
-            tuples: None,
-            is_routed: [false; 2],
-        };
-        self.evaluate(family, seen, most)
+        self.evaluate(family, |base| any_packet(base, family, protocol, state), most)
     }
 
     fn evaluate<'a>(
@@ -219,6 +247,25 @@ impl Policy {
             remedy: chain.remedy.clone(),
             is_sure: obstacle.is_sure,
         }
+    }
+}
+
+/// A packet of any connection of a family and protocol, as a chain sees it.
+fn any_packet(base: &BaseChain, family: Family, protocol: u8, state: State) -> Packet<'static> {
+    Packet {
+        family,
+        protocol,
+        source: None,
+        destination: None,
+        ports: [None; 2],
+        echo: [None; 2],
+        input: Port::Any,
+        output: if base.hook == Hook::Prerouting { Port::None } else { Port::Any },
+        state: state_at(base, state),
+        direction: None,
+        status: (ESTABLISHED, ESTABLISHED),
+        tuples: None,
+        is_routed: [false; 2],
     }
 }
 

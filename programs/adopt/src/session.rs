@@ -28,6 +28,7 @@ use crate::mirror::{MirrorDriver, PollOutcome};
 use crate::pace::{Lag, TurnTimes};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -83,6 +84,8 @@ pub struct Session {
     /// The numbers of the ports among those that have counters, also of those that are gone.
     numbers: BTreeMap<u32, u32>,
     refreshed: Instant,
+    /// For how long it was to sleep, and did, since the last turn.
+    slept: Cell<Duration>,
     /// From the first turn on.
     heartbeat: Option<Heartbeat>,
     pace: TurnTimes,
@@ -145,6 +148,7 @@ impl Session {
             withheld: None,
             numbers: BTreeMap::new(),
             refreshed: now,
+            slept: Cell::default(),
             heartbeat: None,
             pace: TurnTimes::default(),
             lag: Lag::default(),
@@ -247,6 +251,7 @@ impl Session {
             news.left_xdp = self.leave_dead_path(now);
         }
         news.unfollowed = self.unfollowed.take();
+        news.late_connections = self.suspend_late_connections();
         news.uncompared = self.tracker.as_mut().and_then(ConnectionTracker::drain_failure);
         news.guards |= !news.returned.is_empty() || news.left_xdp.is_some();
         if is_time {
@@ -278,7 +283,7 @@ impl Session {
     /// Follows connections, if any are to be forwarded past rules. Returns how long nothing is due.
     fn follow_connections(&mut self, now: Instant) -> Result<Duration, Error> {
         let Some(tracker) = &mut self.tracker else { return Ok(Duration::MAX) };
-        let wait = tracker.poll(now, &mut self.accelerator);
+        let wait = tracker.poll(now, self.slept.take(), &mut self.accelerator);
         wait.map_err(|error| Error::Kernel("following connections", error))
     }
 
@@ -291,8 +296,11 @@ impl Session {
     pub fn wait(&self, time: Duration, other: BorrowedFd<'_>) -> io::Result<bool> {
         let mut files = vec![PollFd::from_borrowed_fd(other, PollFlags::IN)];
         files.extend(self.files().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
-        let time = time.try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
-        match poll(&mut files, Some(&time)) {
+        let (began, limit) = (Instant::now(), time.try_into().map_err(|_| io::ErrorKind::InvalidInput)?);
+        let polled = poll(&mut files, Some(&limit));
+        // Beyond its time it was not woken.
+        self.slept.set(self.slept.get() + began.elapsed().min(time));
+        match polled {
             Ok(_) => Ok(!files[0].revents().is_empty()),
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),

@@ -55,7 +55,7 @@ const BESIDE: [&str; 14] = [
     "adopt-bond-vlan-vrf",
     "adopt-bond-arp",
     "adopt-bridge",
-    "beside-flowtable",
+    "adopt-flowtable",
     "beside-wireguard",
     "psample-router",
     "psample-adopt",

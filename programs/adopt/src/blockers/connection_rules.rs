@@ -43,17 +43,23 @@ pub fn pass_by_rules(blockers: &mut Vec<Blocker>) -> (Policy, [EstablishedPath; 
 /// What stands in the way of connections of a family; `is_passed` unless it does of all.
 fn find_connection_rules(policy: &Policy, family: Family, path: &mut EstablishedPath) -> Vec<Blocker> {
     let name = family_name(family);
-    let found = policy.survey(family);
-    let is_closed = found.iter().any(|one| one.is_sure);
+    let (found, has_flow_tables) = (policy.survey(family), policy.has_flow_tables(family));
+    let is_closed = !has_flow_tables && found.iter().any(|one| one.is_sure);
     let rules = found.into_iter().filter(|one| one.is_sure || !is_closed).map(|one| {
-        let whose = if one.is_sure { "all connections" } else { "connections that it may be about" };
+        let whose = match (one.is_sure, has_flow_tables) {
+            (true, false) => "all connections",
+            (false, false) => "connections that it may be about",
+            (true, true) => "connections in no flow table",
+            (false, true) => "connections that it may be about and that are in no flow table",
+        };
         let what = format!("{}: {whose} of {name} stay with the kernel", one.what);
         let blocker = Blocker::new(BlockerKind::ConnectionRule, what, one.remedy).for_family(family);
-        Blocker { is_passed: !one.is_sure, ..blocker }
+        Blocker { is_passed: !one.is_sure || has_flow_tables, ..blocker }
     });
     let mut rules: Vec<Blocker> = rules.collect();
     path.minds_windows = sysctl::number(LIBERAL).ok().flatten() != Some(1);
-    if path.minds_windows && !is_closed {
+    // The kernel follows no windows of connections in a flow table.
+    if path.minds_windows && !is_closed && !has_flow_tables {
         rules.extend(find_window_rule(policy, family));
     }
     rules

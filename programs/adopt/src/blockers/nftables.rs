@@ -9,7 +9,7 @@ pub(crate) const NFTABLES: u16 = 10 << 8;
 pub(crate) const GET_TABLE: u16 = NFTABLES | 1;
 pub(crate) const GET_CHAIN: u16 = NFTABLES | 4;
 pub(crate) const GET_RULE: u16 = NFTABLES | 7;
-const GET_FLOW_TABLE: u16 = NFTABLES | 23;
+pub(crate) const GET_FLOW_TABLE: u16 = NFTABLES | 23;
 /// `struct nfgenmsg`, of which zeros ask for all families.
 pub(crate) const FIXED: usize = 4;
 
@@ -61,7 +61,10 @@ pub(crate) const IPV6: u8 = 10;
 const FLOW_TABLE_TABLE: u16 = 1;
 const FLOW_TABLE_NAME: u16 = 2;
 const FLOW_TABLE_HOOK: u16 = 3;
+const FLOW_TABLE_FLAGS: u16 = 7;
 const FLOW_TABLE_DEVICES: u16 = 3;
+/// `NFT_FLOWTABLE_HW_OFFLOAD`: cards forward, too.
+const HARDWARE: u32 = 1;
 
 /// What keeps traffic of these ports. A kernel without nftables has none.
 pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
@@ -73,7 +76,7 @@ pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
         }
     }
     for body in dump_objects(GET_FLOW_TABLE)? {
-        guards.extend(of_flow_table(&body, ports)?);
+        guards.extend(FlowTable::read(&body)?.find_blockers(ports));
     }
     Ok(guards)
 }
@@ -274,6 +277,7 @@ impl Chain {
 }
 
 /// A device of a hook.
+#[derive(Debug, PartialEq, Eq)]
 enum HookDevice {
     Name(String),
     Prefix(String),
@@ -344,21 +348,56 @@ fn family_name(family: u8) -> &'static str {
     }
 }
 
-/// A flow table forwards connections that rules gave it, and may translate their addresses.
-fn of_flow_table(body: &[u8], ports: &[Port]) -> io::Result<Vec<Blocker>> {
-    let attributes = Attributes::after_header(FIXED, body)?;
-    let text = |kind| attributes.text(kind).unwrap_or_default();
-    let (family, table, name) = (family_name(body[0]), text(FLOW_TABLE_TABLE), text(FLOW_TABLE_NAME));
-    let hook = attributes.nested(FLOW_TABLE_HOOK)?;
-    let devices = hook.map(|hook| hook.nested(FLOW_TABLE_DEVICES)).transpose()?.flatten();
-    let devices: Vec<_> = devices.iter().flat_map(Attributes::iter).map(HookDevice::read).collect();
-    let what = format!("nftables: table {family} {table}, flowtable {name}");
-    let guard = Blocker::new(
-        BlockerKind::Nftables,
-        what,
-        format!("shown by: nft list flowtable {family} {table} {name}"),
-    );
-    Ok(named(&devices, ports).map(|index| guard.clone().at_port(index, Direction::In)).collect())
+/// A flow table: it forwards connections that rules gave it (`flow add`), and translates their addresses,
+/// where they arrive at its devices.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FlowTable {
+    pub(crate) family: u8,
+    pub(crate) table: String,
+    pub(crate) name: String,
+    devices: Vec<HookDevice>,
+    pub(crate) is_of_hardware: bool,
+}
+
+impl FlowTable {
+    pub(crate) fn read(body: &[u8]) -> io::Result<FlowTable> {
+        let attributes = Attributes::after_header(FIXED, body)?;
+        let text = |kind| attributes.text(kind).unwrap_or_default();
+        let hook = attributes.nested(FLOW_TABLE_HOOK)?;
+        let devices = hook.map(|hook| hook.nested(FLOW_TABLE_DEVICES)).transpose()?.flatten();
+        Ok(FlowTable {
+            family: body[0],
+            table: text(FLOW_TABLE_TABLE),
+            name: text(FLOW_TABLE_NAME),
+            devices: devices.iter().flat_map(Attributes::iter).map(HookDevice::read).collect(),
+            is_of_hardware: attributes.big_endian(FLOW_TABLE_FLAGS).unwrap_or(0) & HARDWARE != 0,
+        })
+    }
+    #[cfg(test)]
+    pub(crate) fn new(name: &str, devices: &[&str]) -> FlowTable {
+        let devices = devices.iter().map(|name| HookDevice::Name((*name).to_owned())).collect();
+        FlowTable { family: INET, table: "t".into(), name: name.into(), devices, is_of_hardware: false }
+    }
+    /// Whether it forwards what arrives at an interface.
+    pub(crate) fn has_device(&self, name: &str) -> bool {
+        self.devices.iter().any(|device| device.matches_name(name))
+    }
+    fn find_blockers(&self, ports: &[Port]) -> Vec<Blocker> {
+        let (family, table, name) = (family_name(self.family), &self.table, &self.name);
+        let (kind, flags) = match self.is_of_hardware {
+            true => (BlockerKind::Nftables, " (flags offload)"),
+            false => (BlockerKind::FlowTable, ""),
+        };
+        let what = format!("nftables: table {family} {table}, flowtable {name}{flags}");
+        let remedy = format!("shown by: nft list flowtable {family} {table} {name}");
+        let family = match self.family {
+            IPV4 => Some(Family::V4),
+            IPV6 => Some(Family::V6),
+            _ => None,
+        };
+        let guard = Blocker::new(kind, what, remedy).for_family(family);
+        named(&self.devices, ports).map(|index| guard.clone().at_port(index, Direction::In)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -457,16 +496,33 @@ mod tests {
         assert_eq!(dormant, [(2, "t".to_owned())]);
     }
 
+    fn flow_table(family: u8, flags: u32) -> Vec<u8> {
+        let devices = nested(FLOW_TABLE_DEVICES, &[name(1, "eth0"), name(DEVICE_PREFIX, "wa")]);
+        let attributes = [
+            name(FLOW_TABLE_TABLE, "t"),
+            name(FLOW_TABLE_NAME, "f"),
+            nested(FLOW_TABLE_HOOK, &[big_endian(HOOK_NUMBER, 0), big_endian(2, 0), devices]),
+            big_endian(FLOW_TABLE_FLAGS, flags),
+        ];
+        [&[family, 0, 0, 0], &attributes.concat()[..]].concat()
+    }
+
     #[test]
-    fn a_flow_table_keeps_what_arrives_at_its_devices() {
-        let devices = nested(FLOW_TABLE_DEVICES, &[name(1, "eth0")]);
-        let attributes =
-            [name(FLOW_TABLE_TABLE, "t"), name(FLOW_TABLE_NAME, "f"), nested(FLOW_TABLE_HOOK, &[devices])];
-        let body = [&[1, 0, 0, 0], &attributes.concat()[..]].concat();
-        let guards = of_flow_table(&body, &ports()).unwrap();
+    fn a_flow_table_keeps_what_arrives_at_its_devices_and_established_connections_if_cards_forward_by_it() {
+        let table = FlowTable::read(&flow_table(INET, 0)).unwrap();
+        assert!(table.has_device("eth0") && table.has_device("wan") && !table.has_device("eth1"));
+        let guards = table.find_blockers(&ports());
         assert_eq!(guards[0].what, "nftables: table inet t, flowtable f");
-        assert_eq!((guards.len(), guards[0].port), (1, Some(2)));
-        written::survive(&body, |body| of_flow_table(body, &ports()).is_ok());
+        assert_eq!(guards.iter().map(|one| one.port).collect::<Vec<_>>(), [Some(2), Some(4)]);
+        assert!(guards.iter().all(|one| one.kind == BlockerKind::FlowTable && one.family.is_none()));
+        let of_v4 = FlowTable::read(&flow_table(IPV4, 2)).unwrap().find_blockers(&ports());
+        assert!(of_v4.iter().all(|one| one.kind == BlockerKind::FlowTable && one.family == Some(Family::V4)));
+        let by_cards = FlowTable::read(&flow_table(INET, HARDWARE)).unwrap().find_blockers(&ports());
+        assert_eq!(by_cards[0].what, "nftables: table inet t, flowtable f (flags offload)");
+        assert!(by_cards.iter().all(|one| one.kind == BlockerKind::Nftables));
+        written::survive(&flow_table(INET, 0), |body| {
+            FlowTable::read(body).map(|table| table.find_blockers(&ports()).len()).ok()
+        });
     }
 
     #[test]

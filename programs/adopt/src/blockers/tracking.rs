@@ -64,8 +64,12 @@ pub(super) fn family_name(family: Family) -> &'static str {
 }
 
 pub(crate) fn is_passable(blocker: &Blocker) -> bool {
-    let is_of_rules = matches!(blocker.kind, BlockerKind::Nftables | BlockerKind::Iptables);
-    is_of_rules && blocker.port.is_none()
+    match blocker.kind {
+        BlockerKind::Nftables | BlockerKind::Iptables => blocker.port.is_none(),
+        // What it forwards are connections that are established, too.
+        BlockerKind::FlowTable => true,
+        _ => false,
+    }
 }
 
 /// One for each family, of those whose families may be treated differently.
@@ -176,6 +180,7 @@ mod tests {
         let at_port = blocker.at_port(3, super::super::Direction::In);
         assert_eq!(by_family(at_port.clone()), std::slice::from_ref(&at_port));
         assert!(!is_passable(&at_port));
+        assert!(is_passable(&Blocker { kind: BlockerKind::FlowTable, ..at_port }));
         assert!(!is_passable(&Blocker::new(BlockerKind::Hook, String::new(), String::new())));
     }
 }

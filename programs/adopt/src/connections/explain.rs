@@ -13,6 +13,8 @@ pub(crate) struct ExplainedConnection {
     pub(crate) direction: usize,
     /// Its status (`IPS_*`).
     pub(crate) status: u32,
+    /// Whether a flow table of the kernel's had it.
+    pub(crate) is_offloaded: bool,
     pub(crate) kept_by: Option<ConnectionKeeper>,
 }
 
@@ -28,6 +30,7 @@ impl ConnectionTracker {
             leaves: known.entry.directions().map(|direction| direction.leaves()),
             direction: usize::from(known.entry.original != *key),
             status: known.entry.status(),
+            is_offloaded: known.entry.is_offloaded(),
             kept_by: known.kept_by,
         })
     }

@@ -3,6 +3,7 @@
 use super::keeper::ConnectionKeeper;
 use super::message::{Entry, TCP};
 use crate::policy::{ConnectionView, Interface, Policy};
+use std::array;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ impl PortBounds {
 pub(super) enum Refusal {
     /// A rule stands in the way, or may.
     Rule,
+    /// One of the others, but rules may give it to a flow table, which the kernel did not say that it did.
+    FlowTable,
     /// The kernel would drop, or not translate, segments that are out of window, and it does not see windows
     /// of packets that go past it.
     Windows,
@@ -34,6 +37,7 @@ impl Refusal {
     pub(super) fn keeper(self) -> ConnectionKeeper {
         match self {
             Refusal::Rule => ConnectionKeeper::Rule,
+            Refusal::FlowTable => ConnectionKeeper::FlowTable,
             Refusal::Windows => ConnectionKeeper::Window,
         }
     }
@@ -118,37 +122,59 @@ impl Judge {
     }
 
     fn evaluate(&self, entry: &Entry, egresses: Egresses, minds_windows: bool) -> Judgement {
-        let minds_windows = minds_windows && entry.protocol() == TCP;
+        let by_rules = self.evaluate_rules(entry, egresses, minds_windows && entry.protocol() == TCP);
+        if by_rules.is_ok() {
+            return by_rules;
+        }
+        match self.evaluate_flow_tables(entry, egresses) {
+            None => by_rules,
+            Some(_) if !entry.is_offloaded() => Err(Refusal::FlowTable),
+            Some(bounds) => Ok(bounds),
+        }
+    }
+
+    fn evaluate_rules(&self, entry: &Entry, egresses: Egresses, minds_windows: bool) -> Judgement {
         if minds_windows && entry.is_translated() {
             return Err(Refusal::Windows);
         }
-        let directions = entry.directions();
-        let mut bounds = [PortBounds::default(); 2];
-        for (at, direction) in directions.iter().enumerate() {
-            let view = ConnectionView {
-                arrives: direction.arrives,
-                leaves: direction.leaves(),
-                tuples: [entry.original, entry.reply],
-                direction: at as u8,
-                status: entry.status(),
-                input: None,
-                output: None,
-                is_routed: false,
-            };
-            if self.refusal(&view, minds_windows).is_none() {
+        let mut all = [PortBounds::default(); 2];
+        for (view, (bounds, of_all)) in views(entry).iter().zip(self.bounds(egresses).iter().zip(&mut all)) {
+            if self.refusal(view, minds_windows).is_none() {
                 continue;
             }
-            // Where answers go is where packets come from, or else they are the kernel's.
-            let (entry, exit) = (egresses[1 - at].flatten(), egresses[at].flatten());
-            let port = |number: Option<u32>| number.and_then(|number| self.ports.get(&number));
-            let (input, output) = (port(entry), port(exit));
-            let view = ConnectionView { input, output, is_routed: true, ..view };
-            if let Some(refusal) = self.refusal(&view, minds_windows) {
+            if let Some(refusal) = self.refusal(&self.at_ports(view, bounds), minds_windows) {
                 return Err(refusal);
             }
-            bounds[at] = PortBounds { entry: input.and(entry), exit: output.and(exit) };
+            *of_all = *bounds;
         }
-        Ok(bounds)
+        Ok(all)
+    }
+
+    /// Where packets of a connection must arrive and leave for the kernel to forward them past rules, if
+    /// these have given it to a flow table: at devices of that, or else rules let them through. It minds no
+    /// windows of such a connection.
+    fn evaluate_flow_tables(&self, entry: &Entry, egresses: Egresses) -> Option<[PortBounds; 2]> {
+        let (views, all) = (views(entry), self.bounds(egresses));
+        let views: [ConnectionView<'_>; 2] = array::from_fn(|at| self.at_ports(&views[at], &all[at]));
+        let tables = [self.policy.flow_tables(&views[0])?, self.policy.flow_tables(&views[1])?].concat();
+        let passes = |view: &ConnectionView<'_>| {
+            let input = view.input.filter(|_| view.output.is_some());
+            input.is_some_and(|input| tables.iter().all(|table| table.has_device(&input.name)))
+                || self.policy.obstacle(view).is_none()
+        };
+        (!tables.is_empty() && views.iter().all(passes)).then_some(all)
+    }
+
+    /// The ports that packets of both directions come by and leave by. Where answers go is where packets come
+    /// from, or else they are the kernel's.
+    fn bounds(&self, egresses: Egresses) -> [PortBounds; 2] {
+        let named = egresses.map(|port| port.flatten().filter(|number| self.ports.contains_key(number)));
+        [0, 1].map(|at| PortBounds { entry: named[1 - at], exit: named[at] })
+    }
+
+    fn at_ports<'a>(&'a self, view: &ConnectionView<'a>, bounds: &PortBounds) -> ConnectionView<'a> {
+        let port = |number: Option<u32>| number.and_then(|number| self.ports.get(&number));
+        ConnectionView { input: port(bounds.entry), output: port(bounds.exit), is_routed: true, ..*view }
     }
 
     fn refusal(&self, view: &ConnectionView<'_>, minds_windows: bool) -> Option<Refusal> {
@@ -157,5 +183,67 @@ impl Judge {
         }
         let is_minded = minds_windows && self.policy.obstacle_to_invalid(view).is_some();
         is_minded.then_some(Refusal::Windows)
+    }
+}
+
+/// Packets of both directions, wherever they arrive and leave.
+fn views(entry: &Entry) -> [ConnectionView<'static>; 2] {
+    let directions = entry.directions();
+    [0, 1].map(|at| ConnectionView {
+        arrives: directions[at].arrives,
+        leaves: directions[at].leaves(),
+        tuples: [entry.original, entry.reply],
+        direction: at as u8,
+        status: entry.status(),
+        input: None,
+        output: None,
+        is_routed: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connections::message::tests::{established, offloaded};
+    use crate::policy::flow_table_policy;
+
+    /// Rules give connections to a flow table with these devices, and drop all. `lan0` is port 0, `wan0` is
+    /// port 1.
+    fn judge(devices: &[&str], flags: u32) -> Judge {
+        let mut judge = Judge::default();
+        judge.set_policy(Arc::new(flow_table_policy(devices, flags)));
+        let port = |(number, name): (u32, &str)| (number, Interface { index: 9, name: name.to_owned() });
+        judge.set_ports([(0, "lan0"), (1, "wan0")].into_iter().map(port).collect());
+        judge
+    }
+
+    #[test]
+    fn what_the_kernel_has_in_a_flow_table_passes_rules_where_it_arrives_at_devices_of_that() {
+        let egresses = [Some(Some(1)), Some(Some(0))];
+        let both = &["lan0", "wan0"];
+        let is_judged =
+            |judge: Judge, entry: Entry, egresses| judge.judge(&entry, egresses, true, None).judgement;
+        let bounds = |entry, exit| PortBounds { entry: Some(entry), exit: Some(exit) };
+        let allowed = Ok([bounds(0, 1), bounds(1, 0)]);
+        assert_eq!(is_judged(judge(both, 0), offloaded(), egresses), allowed, "windows don't matter");
+        assert_eq!(
+            is_judged(judge(both, 0), established(), egresses),
+            Err(Refusal::FlowTable),
+            "not there yet"
+        );
+        let mut back = offloaded();
+        back.forget_offload();
+        assert_eq!(is_judged(judge(both, 0), back, egresses), Err(Refusal::FlowTable), "rules have changed");
+        // Answers would come to rules that drop them.
+        assert_eq!(is_judged(judge(&["lan0"], 0), offloaded(), egresses), Err(Refusal::Windows));
+        assert_eq!(is_judged(judge(&["eth9"], 0), offloaded(), egresses), Err(Refusal::Windows));
+        assert_eq!(
+            is_judged(judge(both, 1), offloaded(), egresses),
+            Err(Refusal::Windows),
+            "a card forwards"
+        );
+        for unknown in [[None, Some(Some(0))], [Some(None), Some(Some(0))], [Some(Some(1)), Some(Some(7))]] {
+            assert_eq!(is_judged(judge(both, 0), offloaded(), unknown), Err(Refusal::Windows), "{unknown:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ pub enum ConnectionKeeper {
     Opening,
     /// It ends: TCP behind ESTABLISHED, or a packet was seen that may close it.
     Closing,
-    /// It has a helper, adjusted sequence numbers, a SYN proxy or a zone, or is offloaded to a flow table.
+    /// It has a helper, adjusted sequence numbers, a SYN proxy or a zone, or is offloaded to a card.
     Unusual,
     /// One end is this machine.
     Local,
@@ -17,6 +17,9 @@ pub enum ConnectionKeeper {
     Translation,
     /// A rule stands in the way, or may.
     Rule,
+    /// Rules may give it to a flow table of the kernel's, which has it not, or not yet; otherwise a rule
+    /// stands in the way, or windows do.
+    FlowTable,
     /// The kernel would drop, or not translate, segments out of window, and does not see the windows of
     /// packets that go past it.
     Window,
@@ -32,7 +35,7 @@ pub enum ConnectionKeeper {
 
 impl ConnectionKeeper {
     /// All of them, in the order of their numbers.
-    pub const ALL: [ConnectionKeeper; 12] = [
+    pub const ALL: [ConnectionKeeper; 13] = [
         ConnectionKeeper::Opening,
         ConnectionKeeper::Closing,
         ConnectionKeeper::Unusual,
@@ -40,6 +43,7 @@ impl ConnectionKeeper {
         ConnectionKeeper::Policy,
         ConnectionKeeper::Translation,
         ConnectionKeeper::Rule,
+        ConnectionKeeper::FlowTable,
         ConnectionKeeper::Window,
         ConnectionKeeper::Route,
         ConnectionKeeper::OtherPort,
@@ -57,6 +61,7 @@ impl ConnectionKeeper {
             ConnectionKeeper::Policy => "policy",
             ConnectionKeeper::Translation => "translation",
             ConnectionKeeper::Rule => "rules",
+            ConnectionKeeper::FlowTable => "flow-table",
             ConnectionKeeper::Window => "windows",
             ConnectionKeeper::Route => "route",
             ConnectionKeeper::OtherPort => "other-port",
@@ -71,12 +76,13 @@ impl ConnectionKeeper {
             ConnectionKeeper::Opening => "not established yet",
             ConnectionKeeper::Closing => "closing",
             ConnectionKeeper::Unusual => {
-                "has a helper, adjusted sequence numbers, a SYN proxy or a zone, or is in a flow table"
+                "has a helper, adjusted sequence numbers, a SYN proxy or a zone, or is offloaded to a card"
             }
             ConnectionKeeper::Local => "one end is this machine",
             ConnectionKeeper::Policy => "its family stays with the kernel, or has no rules",
             ConnectionKeeper::Translation => "translated IPv6, or translated where the kernel no longer does",
             ConnectionKeeper::Rule => "a rule stands in the way, or may",
+            ConnectionKeeper::FlowTable => "may come into a flow table, but is not in it",
             ConnectionKeeper::Window => "the kernel must follow its windows",
             ConnectionKeeper::Route => "its routes are the kernel's, or lead by several ports",
             ConnectionKeeper::OtherPort => "translated, and leaves by another port than when it began",

@@ -48,9 +48,11 @@ const SEEN_REPLY: u32 = 1 << 1;
 const ASSURED: u32 = 1 << 2;
 const CONFIRMED: u32 = 1 << 3;
 const DYING: u32 = 1 << 9;
+/// A flow table has it.
+const OFFLOADED: u32 = 1 << 14;
 /// Sequence numbers are changed, dying, a fixed timeout, a template, untracked or clashing, a helper,
-/// offloaded to a flow table or a card.
-const UNUSUAL: u32 = 1 << 6 | DYING | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15;
+/// offloaded to a card.
+const UNUSUAL: u32 = 1 << 6 | DYING | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 15;
 
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
@@ -136,6 +138,17 @@ impl Entry {
     /// Bits of `IPS_*`.
     pub(super) fn status(&self) -> u32 {
         self.status
+    }
+
+    /// Whether a flow table of the kernel's had it when the kernel was asked. Neither its beginning nor its
+    /// end there has an event.
+    pub(super) fn is_offloaded(&self) -> bool {
+        self.status & OFFLOADED != 0
+    }
+
+    /// Takes it for one that no flow table has, until the kernel was asked again.
+    pub(super) fn forget_offload(&mut self) {
+        self.status &= !OFFLOADED;
     }
 
     /// Whether there was traffic for a while (UDP).
@@ -394,6 +407,11 @@ pub(super) mod tests {
         entry(&masqueraded(CONFIRMED | SEEN_REPLY, Some((3, LIBERAL)), &[]))
     }
 
+    /// The same, in a flow table.
+    pub(in crate::connections) fn offloaded() -> Entry {
+        entry(&masqueraded(CONFIRMED | SEEN_REPLY | OFFLOADED, Some((3, LIBERAL)), &[]))
+    }
+
     fn entry(body: &[u8]) -> Entry {
         let Event::There(entry) = read_event(NEW, body).unwrap() else { panic!("no entry") };
         *entry
@@ -406,9 +424,10 @@ pub(super) mod tests {
         assert!(is(all | ASSURED, Some((3, 0)), &[]));
         assert!(!is(CONFIRMED, Some((3, 0)), &[]) && !is(SEEN_REPLY, Some((3, 0)), &[]));
         assert!(!is(all, Some((2, 0)), &[]) && !is(all, Some((4, 0)), &[]) && !is(all, None, &[]));
-        for bit in [6, 9, 10, 11, 12, 13, 14, 15] {
+        for bit in [6, 9, 10, 11, 12, 13, 15] {
             assert!(!is(all | 1 << bit, Some((3, 0)), &[]), "{bit}");
         }
+        assert!(is(all | OFFLOADED, Some((3, 0)), &[]), "what it has in a flow table it forwards, too");
         for kind in [HELPER, ZONE, SYN_PROXY, SEQUENCE[0]] {
             assert!(!is(all, Some((3, 0)), &attribute(kind, &[0, 1])), "{kind}");
         }

@@ -16,6 +16,9 @@ pub(super) struct Timeouts {
     icmpv6: u32,
 }
 
+/// What connections of TCP are left with when a flow table gives them back, before Linux 5.13.
+const TCP_BEHIND_FLOW_TABLE: u32 = 120;
+
 impl Timeouts {
     /// What the kernel is set to, or its defaults.
     pub(super) fn read() -> Timeouts {
@@ -42,7 +45,11 @@ impl Timeouts {
     pub(super) fn interval(&self, entry: &Entry, ticks_of_a_second: u64) -> u32 {
         let seconds = match (entry.protocol(), entry.family) {
             // In quarters, below: three of them.
-            (TCP, _) => self.tcp.min(self.tcp_unacknowledged).min(self.tcp_retransmitted).saturating_mul(3),
+            (TCP, _) => {
+                let of_table = if entry.is_offloaded() { TCP_BEHIND_FLOW_TABLE } else { u32::MAX };
+                let shortest = self.tcp.min(self.tcp_unacknowledged).min(self.tcp_retransmitted);
+                shortest.min(of_table).saturating_mul(3)
+            }
             (UDP, _) if entry.is_assured() => self.udp_stream,
             (UDP, _) => self.udp,
             (_, Family::V4) => self.icmp,
@@ -81,6 +88,7 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connections::message::tests::{established, offloaded};
 
     #[test]
     fn a_connection_whose_other_end_is_gone_keeps_no_entry_for_days() {
@@ -103,5 +111,13 @@ mod tests {
         ] {
             assert_eq!(traffic.renewal(stamps, &timeouts), expected, "{stamps:?}");
         }
+    }
+
+    #[test]
+    fn tcp_of_a_flow_table_may_be_silent_for_less() {
+        let mut timeouts = Timeouts::read();
+        (timeouts.tcp, timeouts.tcp_unacknowledged, timeouts.tcp_retransmitted) = (432_000, 300, 300);
+        assert_eq!(timeouts.interval(&established(), 1000), 225_000);
+        assert_eq!(timeouts.interval(&offloaded(), 1000), 90_000);
     }
 }

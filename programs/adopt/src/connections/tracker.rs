@@ -2,12 +2,14 @@
 use super::existing::ExistingConnections;
 use super::judgement::{Egresses, Judge, Judged, PortBounds};
 use super::keeper::ConnectionKeeper;
+use super::lag::EventLag;
 use super::message::{Entry, Event, TCP};
 use super::sockets::{EntrySockets, EventsRead};
 use super::timeouts::{Timeouts, Traffic};
 use crate::blockers::setting;
 use crate::fast::{Accelerator, FlowAction, FlowKeeper, FlowKey, Translation};
 use crate::kernel::Family;
+use crate::pace::Lag;
 use crate::policy::{Interface, Policy};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::collections::{HashMap, HashSet};
@@ -31,6 +33,9 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const REROUTING: Duration = Duration::from_millis(20);
 /// How often it is looked whether connections that could not be forwarded can be.
 const REVIEW: Duration = Duration::from_secs(1);
+/// The longest that the process may sleep while connections are forwarded. One that sleeps for longer stands
+/// still, and ends wait.
+const SLEEP: Duration = Duration::from_millis(250);
 /// How often entries of TCP are renewed that had traffic. The kernel keeps those with data that wait for an
 /// acknowledgment for five minutes.
 const RENEWAL: Duration = Duration::from_secs(60);
@@ -60,6 +65,8 @@ pub struct ConnectionStatus {
     pub kept: [usize; ConnectionKeeper::ALL.len()],
     /// All entries of the kernel, if that can be read.
     pub tracked: Option<usize>,
+    /// How late events are read.
+    pub lag: Lag,
     /// How often events were lost, and all connections left to the kernel until it is asked about them again.
     pub overruns: u64,
 }
@@ -69,6 +76,7 @@ pub struct ConnectionStatus {
 #[derive(Debug)]
 pub struct ConnectionTracker {
     sockets: EntrySockets,
+    lag: EventLag,
     /// If connections without events are forwarded, too.
     pub(super) existing: Option<ExistingConnections>,
     pub(super) known: HashMap<u32, Known>,
@@ -135,6 +143,7 @@ impl ConnectionTracker {
     pub(crate) fn open(now: Instant, compares_existing: bool) -> io::Result<ConnectionTracker> {
         Ok(ConnectionTracker {
             sockets: EntrySockets::open()?,
+            lag: EventLag::new(now),
             existing: compares_existing.then(|| ExistingConnections::new(now)),
             known: HashMap::new(),
             pending: HashSet::new(),
@@ -164,9 +173,15 @@ impl ConnectionTracker {
             forwarded: self.forwarded,
             existing: self.existing.as_ref().map_or(0, ExistingConnections::len),
             kept,
+            lag: self.lag.status(),
             tracked: tracked.and_then(|tracked| usize::try_from(tracked).ok()),
             overruns: self.overruns,
         }
+    }
+
+    /// How late events are read.
+    pub(crate) fn lag(&self) -> Lag {
+        self.lag.status()
     }
 
     /// Says for which families it is allowed, by IPv4 and IPv6, and by which rules.
@@ -191,6 +206,8 @@ impl ConnectionTracker {
 
     /// Has all connections judged once more.
     fn begin_anew(&mut self, accelerator: &mut Accelerator) {
+        // Which flow tables it has them in now is for the kernel to say.
+        self.known.values_mut().for_each(|known| known.entry.forget_offload());
         // What other rules say of each may take long to find out: until then they are the kernel's.
         let all: Vec<u32> = self.known.keys().copied().collect();
         let (at_once, later) = all.into_iter().partition::<Vec<u32>, _>(|id| {
@@ -209,12 +226,22 @@ impl ConnectionTracker {
         self.consent[usize::from(entry.family == Family::V6)]
     }
 
-    /// Reads events, and does what is due. Returns how long nothing more is due unless there are events.
-    pub(crate) fn poll(&mut self, now: Instant, accelerator: &mut Accelerator) -> io::Result<Duration> {
+    /// Reads events, and does what is due; `slept` is for how long the process was to sleep, and did, since
+    /// the last time. Returns how long nothing more is due unless there are events.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        slept: Duration,
+        accelerator: &mut Accelerator,
+    ) -> io::Result<Duration> {
         if self.ticks_of_a_second == 0 {
             self.ticks_of_a_second = accelerator.lease().ticks_of_a_second()?;
         }
-        let has_more = self.ask_about_candidates(accelerator) | self.read_events(accelerator);
+        let has_candidates = self.ask_about_candidates(accelerator);
+        let has_events = self.read_events(accelerator);
+        // That takes time, too.
+        self.lag.follow(Instant::now(), slept, !has_events);
+        let has_more = has_candidates | has_events;
         let compared = self.compare_existing(now, accelerator);
         if now.saturating_duration_since(self.reviewed) >= REVIEW {
             self.reviewed = now;
@@ -239,6 +266,7 @@ impl ConnectionTracker {
         let wait = match (has_more, is_idle) {
             (true, _) => Duration::ZERO,
             (false, false) => BETWEEN,
+            (false, true) if self.forwarded > 0 => SLEEP,
             (false, true) => REVIEW,
         };
         Ok(wait.min(compared))

@@ -95,6 +95,8 @@ pub struct Accelerator {
     withheld: BTreeSet<(bool, u32)>,
     /// Families of which only packets of established connections are forwarded.
     established: [bool; 2],
+    /// Whether those stay with the kernel for now, too.
+    is_suspended: bool,
     by_ports: [bool; 2],
     /// Interfaces whose drivers transmit multi-buffer frames that XDP redirects to them.
     multi_buffer: BTreeSet<u32>,
@@ -141,6 +143,7 @@ impl Accelerator {
             exclusions: [Exclusion::Nothing, Exclusion::Nothing],
             withheld: BTreeSet::new(),
             established: [false; 2],
+            is_suspended: false,
             by_ports: [false; 2],
             multi_buffer: BTreeSet::new(),
             own: BTreeMap::new(),
@@ -463,13 +466,13 @@ impl Accelerator {
         let [only4, only6] = self.established;
         let reverse_path = self.reverse_paths.get(&link).copied();
         // Connections are known by their addresses, which may be others in a VRF.
-        let is_main = self.fib_of(link) == Some(vrfs::MAIN);
+        let is_followed = self.fib_of(link) == Some(vrfs::MAIN) && !self.is_suspended;
         let carrier = self.members.get(&link).and_then(|member| member.carrier);
         Flags {
             ipv4: may(false) && reverse_path.is_some() && !only4,
             ipv6: may(true) && !only6,
-            ipv4_established: may(false) && reverse_path.is_some() && only4 && is_main,
-            ipv6_established: may(true) && only6 && is_main,
+            ipv4_established: may(false) && reverse_path.is_some() && only4 && is_followed,
+            ipv6_established: may(true) && only6 && is_followed,
             ipv4_ports,
             ipv6_ports,
             reverse_path: reverse_path.unwrap_or_default(),

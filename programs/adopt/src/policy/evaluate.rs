@@ -2,7 +2,7 @@
 //!
 //! Where it is not known whether a rule matches, both ways are followed. What is found stands in the way of
 //! some packets at least; nothing that does is left out.
-use super::packet::{Loaded, Packet};
+use super::packet::{self, Loaded, Packet};
 use super::ruleset::*;
 use super::sets::{Found, SetValue};
 use super::value::{PartialBytes, Truth};
@@ -41,15 +41,33 @@ pub(super) fn evaluate(
     packet: &Packet<'_>,
     most: usize,
 ) -> Vec<Obstacle> {
-    let registers = PartialBytes::unknown(REGISTER_BYTES);
-    let mut walk =
-        Walk { ruleset, packet, registers, found: Vec::new(), most, rules_left: MOST_RULES, is_sure: true };
+    let mut walk = Walk::new(ruleset, packet, most);
     if walk.walk_chain(base.chain, 0) == End::Left && !base.accepts && !walk.is_done() {
         walk.add(base.chain, None, "its policy drops".to_owned());
     }
     // Verdicts of a map may add several at once.
     walk.found.truncate(most);
     walk.found
+}
+
+/// The flow tables that rules may give a packet's connection to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct FlowTables {
+    /// By their places; `None` for one that is not known.
+    pub(super) some: Vec<Option<usize>>,
+    /// Whether no packet comes to chains behind.
+    pub(super) is_end: bool,
+}
+
+/// What flow tables rules in a chain of a hook may give the connection of a packet to.
+pub(super) fn find_flow_tables(ruleset: &Ruleset, base: &BaseChain, packet: &Packet<'_>) -> FlowTables {
+    let mut walk = Walk::new(ruleset, packet, usize::MAX);
+    let is_end = match walk.walk_chain(base.chain, 0) {
+        End::Stopped => true,
+        End::Left => !base.accepts && walk.is_sure,
+        End::Accepted => false,
+    };
+    FlowTables { some: walk.flow_tables, is_end }
 }
 
 struct Walk<'a> {
@@ -61,9 +79,16 @@ struct Walk<'a> {
     rules_left: usize,
     /// Whether all packets come to where the walk is.
     is_sure: bool,
+    /// Flow tables that the connection may be given to.
+    flow_tables: Vec<Option<usize>>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(ruleset: &'a Ruleset, packet: &'a Packet<'a>, most: usize) -> Walk<'a> {
+        let registers = PartialBytes::unknown(REGISTER_BYTES);
+        let (found, flow_tables) = Default::default();
+        Walk { ruleset, packet, registers, found, most, rules_left: MOST_RULES, is_sure: true, flow_tables }
+    }
     fn is_done(&self) -> bool {
         self.found.len() >= self.most
     }
@@ -219,6 +244,12 @@ impl Walk<'_> {
                 set.map_or(Truth::Unknown, |set| set.lookup(&self.registers.slice(*at, set.key_length)).truth)
             }
             Step::Test(condition) => condition.is_so(self.packet),
+            Step::AddFlow { table } if [packet::TCP, packet::UDP].contains(&self.packet.protocol) => {
+                self.flow_tables.push(*table);
+                // The rule ends where the kernel has it in one, or can't add it now.
+                Truth::Unknown
+            }
+            Step::AddFlow { .. } => Truth::No,
             Step::Decide(_) | Step::SetMark { .. } | Step::Effect(_) | Step::Nothing => Truth::Yes,
         }
     }
@@ -302,7 +333,7 @@ mod tests {
         ]))];
         chains.extend((0..9).map(|_| chain(rule(vec![Step::Decide(Verdict::Drop)]))));
         let base = BaseChain { chain: 0, hook: Hook::Forward, priority: 0, family: None, accepts: true };
-        let ruleset = Ruleset { chains, sets: vec![set], bases: Vec::new() };
+        let ruleset = Ruleset { chains, sets: vec![set], ..Ruleset::default() };
         let packet = Packet {
             family: Family::V4,
             protocol: 17,

@@ -7,7 +7,8 @@ use super::ruleset::*;
 use super::sets::{Set, SetValue};
 use super::xtables;
 use crate::blockers::nftables::{
-    CONNECTION_HELPER, FIXED, GET_CHAIN, GET_RULE, GET_TABLE, INET, IPV4, IPV6, NFTABLES,
+    CONNECTION_HELPER, FIXED, FlowTable, GET_CHAIN, GET_FLOW_TABLE, GET_RULE, GET_TABLE, INET, IPV4, IPV6,
+    NFTABLES,
 };
 use crate::kernel::Family;
 use artery_netlink::build;
@@ -38,6 +39,7 @@ pub(super) struct Dump {
     pub(super) sets: Vec<Vec<u8>>,
     /// Of each set, in their order.
     pub(super) elements: Vec<Vec<Vec<u8>>>,
+    pub(super) flow_tables: Vec<Vec<u8>>,
 }
 
 /// Reads the rules of the kernel. A kernel without nftables has none.
@@ -66,7 +68,8 @@ fn dump_rules() -> io::Result<Dump> {
     let all = |kind| netlink::dump_of_netfilter(kind, &[0; FIXED]);
     let sets = all(GET_SET)?;
     let elements = sets.iter().map(|set| dump_elements(set)).collect::<io::Result<_>>()?;
-    Ok(Dump { tables: all(GET_TABLE)?, chains: all(GET_CHAIN)?, rules: all(GET_RULE)?, sets, elements })
+    let (tables, chains, rules) = (all(GET_TABLE)?, all(GET_CHAIN)?, all(GET_RULE)?);
+    Ok(Dump { tables, chains, rules, sets, elements, flow_tables: all(GET_FLOW_TABLE)? })
 }
 
 fn dump_elements(set: &[u8]) -> io::Result<Vec<Vec<u8>>> {
@@ -81,7 +84,8 @@ fn dump_elements(set: &[u8]) -> io::Result<Vec<Vec<u8>>> {
 
 /// Makes rules of what was dumped.
 pub(super) fn parse(dump: &Dump, ruleset: &mut Ruleset) -> io::Result<()> {
-    let mut reader = Reader { ruleset, chains: HashMap::new(), sets: HashMap::new() };
+    let [chains, sets, flow_tables] = Default::default();
+    let mut reader = Reader { ruleset, chains, sets, flow_tables };
     let is_meant = |body: &Vec<u8>| body.first().is_some_and(|family| [INET, IPV4, IPV6].contains(family));
     let mut dormant = Vec::new();
     for table in dump.tables.iter().filter(|body| is_meant(body)) {
@@ -96,6 +100,9 @@ pub(super) fn parse(dump: &Dump, ruleset: &mut Ruleset) -> io::Result<()> {
     for (set, elements) in dump.sets.iter().zip(&dump.elements).filter(|(body, _)| is_meant(body)) {
         reader.add_set(set, elements)?;
     }
+    for flow_table in dump.flow_tables.iter().filter(|body| is_meant(body)) {
+        reader.add_flow_table(FlowTable::read(flow_table)?);
+    }
     for rule in dump.rules.iter().filter(|body| is_meant(body)) {
         reader.add_rule(rule)?;
     }
@@ -106,6 +113,7 @@ struct Reader<'a> {
     ruleset: &'a mut Ruleset,
     chains: HashMap<ChainKey, usize>,
     sets: HashMap<ChainKey, usize>,
+    flow_tables: HashMap<ChainKey, usize>,
 }
 
 impl Reader<'_> {
@@ -275,8 +283,10 @@ impl Reader<'_> {
             "rt" | "socket" | "osf" | "xfrm" | "tunnel" => {
                 load_step(register_offset(number(1)?)?, 1, Source::Unknown)?
             }
-            // It gives the connection to a flow table; which does so with those alone that it may.
-            "flow_offload" => Step::Nothing,
+            "flow_offload" => {
+                let key = (family, table.to_owned(), data.text(1)?);
+                Step::AddFlow { table: self.flow_tables.get(&key).copied() }
+            }
             // Helpers are given to connections with their first packets; an entry that has one tells.
             "objref" if number(1) == Some(CONNECTION_HELPER) => Step::Nothing,
             "objref" => Step::Effect("a named object".to_owned()),
@@ -335,6 +345,12 @@ impl Reader<'_> {
         self.ruleset.sets.push(set);
         self.sets.insert((family, table, name), number);
         Ok(())
+    }
+
+    fn add_flow_table(&mut self, flow_table: FlowTable) {
+        let key = (flow_table.family, flow_table.table.clone(), flow_table.name.clone());
+        self.flow_tables.insert(key, self.ruleset.flow_tables.len());
+        self.ruleset.flow_tables.push(flow_table);
     }
 
     fn read_element(&self, attributes: &Attributes<'_>, family: u8, table: &str) -> Option<Element> {
@@ -405,7 +421,7 @@ fn family_name(family: u8) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::policy::Policy;
     use artery_netlink::request::written::survive;
@@ -454,7 +470,30 @@ mod tests {
             ])],
             sets: vec![set],
             elements: vec![vec![object(&[nested(3, &elements)])]],
+            flow_tables: Vec::new(),
         }
+    }
+
+    /// A chain that drops all, behind a rule that gives connections to a flow table.
+    fn with_flow_table(devices: &[&str], flags: u32) -> Dump {
+        let hook = nested(4, &[number(1, 2), number(2, 0)]);
+        let devices: Vec<Vec<u8>> = devices.iter().map(|device| name(1, device)).collect();
+        let at = nested(3, &[number(1, 0), number(2, 0), nested(3, &devices)]);
+        let rule = [expression("flow_offload", &[name(1, "f")])];
+        Dump {
+            tables: vec![object(&[name(1, "t")])],
+            chains: vec![object(&[name(1, "t"), name(3, "c"), hook, number(5, 0), name(7, "filter")])],
+            rules: vec![object(&[name(1, "t"), name(2, "c"), nested(4, &rule)])],
+            flow_tables: vec![object(&[name(1, "t"), name(2, "f"), at, number(4, 1), number(7, flags)])],
+            ..Dump::default()
+        }
+    }
+
+    /// The rules of [`with_flow_table`].
+    pub(crate) fn flow_table_policy(devices: &[&str], flags: u32) -> Policy {
+        let mut ruleset = Ruleset::default();
+        parse(&with_flow_table(devices, flags), &mut ruleset).unwrap();
+        Policy::of(ruleset)
     }
 
     fn survey(dump: &Dump) -> Option<String> {
@@ -472,5 +511,67 @@ mod tests {
         survive(&written().sets[0], |body| survey(&Dump { sets: vec![body.to_vec()], ..written() }));
         let elements = |body: &[u8]| Dump { elements: vec![vec![body.to_vec()]], ..written() };
         survive(&written().elements[0][0], |body| survey(&elements(body)));
+    }
+
+    #[test]
+    fn a_statement_names_a_flow_table_of_its_own_table_and_any_bytes_are_one_or_an_error() {
+        let policy = flow_table_policy(&["eth1", "eth2"], 0);
+        assert!(policy.has_flow_tables(Family::V4) && policy.has_flow_tables(Family::V6));
+        assert!(!flow_table_policy(&["eth1"], 1).has_flow_tables(Family::V4), "a card forwards by it");
+        let ruleset = |dump: &Dump| {
+            let mut ruleset = Ruleset::default();
+            parse(dump, &mut ruleset).map(|()| ruleset)
+        };
+        let step = |dump: &Dump| ruleset(dump).unwrap().chains[0].rules[0].steps[0].clone();
+        let dump = with_flow_table(&["eth1"], 0);
+        assert_eq!(step(&dump), Step::AddFlow { table: Some(0) });
+        let of_ip = [&[IPV4], &dump.flow_tables[0][1..]].concat();
+        let other = Dump { flow_tables: vec![of_ip], ..with_flow_table(&[], 0) };
+        assert_eq!(step(&other), Step::AddFlow { table: None }, "that is one of another table");
+        survive(&dump.flow_tables[0], |body| {
+            ruleset(&Dump { flow_tables: vec![body.to_vec()], ..with_flow_table(&[], 0) }).is_ok()
+        });
+        survive(&dump.rules[0], |body| {
+            ruleset(&Dump { rules: vec![body.to_vec()], ..with_flow_table(&[], 0) }).is_ok()
+        });
+    }
+
+    // `flowtable f` with eth1 and eth2, and `ct state established flow add @f`, as Linux 6.12 tells them.
+    const CHAIN: &str = concat!(
+        "01000002060001007400000006000300630000000c000200000000000000000114000400080001000000000208000200",
+        "0000000008000500000000000b00070066696c746572000008000a00000000010800060000000002",
+    );
+    const RULE: &str = concat!(
+        "01000002060001007400000006000200630000000c0003000000000000000003c0000400200001000700010063740000",
+        "14000200080001000000000108000200000000004c0001000c00010062697477697365003c0002000800010000000001",
+        "0800020000000001080003000000000408000600000000000c00040008000100020000000c0005000800010000000000",
+        "2c00010008000100636d700020000200080001000000000108000200000000010c000300080001000000000024000100",
+        "11000100666c6f775f6f66666c6f6164000000000c0002000600010066000000",
+    );
+    const FLOW_TABLE: &str = concat!(
+        "01000002060001007400000006000200660000000c000500000000000000000208000400000000010800070000000000",
+        "30000300080001000000000008000200000000001c000300090001006574683200000000090001006574683100000000",
+    );
+
+    #[test]
+    fn a_flow_table_and_its_statement_are_read_as_the_kernel_writes_them() {
+        let bytes = |text: &str| -> Vec<u8> {
+            let pairs = text.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).unwrap());
+            pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+        };
+        let dump = Dump {
+            chains: vec![bytes(CHAIN)],
+            rules: vec![bytes(RULE)],
+            flow_tables: vec![bytes(FLOW_TABLE)],
+            ..Dump::default()
+        };
+        let mut ruleset = Ruleset::default();
+        parse(&dump, &mut ruleset).unwrap();
+        let steps = &ruleset.chains[0].rules[0].steps;
+        assert_eq!(steps.last(), Some(&Step::AddFlow { table: Some(0) }));
+        let table = &ruleset.flow_tables[0];
+        assert!(["eth1", "eth2"].iter().all(|name| table.has_device(name)) && !table.has_device("eth0"));
+        assert!(!table.is_of_hardware);
+        assert!(Policy::of(ruleset).has_flow_tables(Family::V6));
     }
 }

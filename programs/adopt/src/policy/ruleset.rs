@@ -2,6 +2,7 @@
 use super::packet::{ConnectionField, Header, Packet, Port, PortField, RouteField, State};
 use super::sets::Set;
 use super::value::Truth;
+use crate::blockers::nftables::FlowTable;
 use crate::kernel::Family;
 use std::net::IpAddr;
 
@@ -13,6 +14,7 @@ pub(super) const REGISTER_BYTES: usize = 64;
 pub(super) struct Ruleset {
     pub(super) chains: Vec<Chain>,
     pub(super) sets: Vec<Set>,
+    pub(super) flow_tables: Vec<FlowTable>,
     pub(super) bases: Vec<BaseChain>,
 }
 
@@ -156,6 +158,11 @@ pub(super) enum Step {
     SetMark {
         at: usize,
     },
+    /// Has the kernel forward the connection by a flow table from then on, if it may, and ends the rule
+    /// otherwise. It may with TCP and UDP, once.
+    AddFlow {
+        table: Option<usize>,
+    },
     /// Nothing that matters, such as an anonymous counter.
     Nothing,
     /// Something that packets that are forwarded past the rule would be without, or that is not understood.
@@ -204,6 +211,8 @@ impl Ruleset {
     pub(super) fn asks_routes(&self) -> bool {
         let asks = |step: &Step| match step {
             Step::Load { source: Source::Route { .. }, .. } => true,
+            // What a flow table forwards depends on where it arrives.
+            Step::AddFlow { .. } => true,
             Step::Test(condition) => condition.asks_routes(),
             _ => false,
         };

@@ -80,6 +80,8 @@ enum Do {
     Drop,
     Log,
     Nothing,
+    /// Gives the connection to a flow table.
+    AddFlow,
     /// Sets bits of the mark.
     Mark {
         keeps: u8,
@@ -204,31 +206,34 @@ impl Ask {
     }
 }
 
-/// Whether a packet is accepted with nothing done to it.
-fn passes(chains: &[Vec<TestRule>; 2], accepts: bool, packet: &OnePacket) -> bool {
-    fn walk(
-        chains: &[Vec<TestRule>; 2],
-        chain: usize,
-        packet: &OnePacket,
-        is_clean: &mut bool,
-        mark: &mut u8,
-    ) -> Option<bool> {
+/// What is done to a packet on its way.
+#[derive(Default)]
+struct Done {
+    is_touched: bool,
+    mark: u8,
+    is_given_to_flow_table: bool,
+}
+
+/// Whether a packet is accepted with nothing done to it, and whether its connection comes to a flow table.
+fn passes(chains: &[Vec<TestRule>; 2], accepts: bool, packet: &OnePacket) -> (bool, bool) {
+    fn walk(chains: &[Vec<TestRule>; 2], chain: usize, packet: &OnePacket, done: &mut Done) -> Option<bool> {
         for TestRule(asks, action) in &chains[chain] {
-            if !asks.iter().all(|ask| ask.is_so(packet, *mark)) {
+            if !asks.iter().all(|ask| ask.is_so(packet, done.mark)) {
                 continue;
             }
             match action {
                 Do::Accept => return Some(true),
                 Do::Drop => return Some(false),
-                Do::Log => *is_clean = false,
+                Do::Log => done.is_touched = true,
                 Do::Nothing => {}
+                Do::AddFlow => done.is_given_to_flow_table = true,
                 Do::Mark { keeps, sets } => {
-                    *mark = *mark & keeps ^ sets;
-                    *is_clean &= *mark == 0;
+                    done.mark = done.mark & keeps ^ sets;
+                    done.is_touched |= done.mark != 0;
                 }
                 Do::Return => return None,
                 Do::Jump | Do::Goto if chain == 0 => {
-                    let end = walk(chains, 1, packet, is_clean, mark);
+                    let end = walk(chains, 1, packet, done);
                     if end.is_some() || *action == Do::Goto {
                         return end;
                     }
@@ -238,8 +243,9 @@ fn passes(chains: &[Vec<TestRule>; 2], accepts: bool, packet: &OnePacket) -> boo
         }
         None
     }
-    let mut is_clean = true;
-    walk(chains, 0, packet, &mut is_clean, &mut 0).unwrap_or(accepts) && is_clean
+    let mut done = Done::default();
+    let is_accepted = walk(chains, 0, packet, &mut done).unwrap_or(accepts);
+    (is_accepted && !done.is_touched, done.is_given_to_flow_table)
 }
 
 fn ruleset(chains: &[Vec<TestRule>; 2], accepts: bool) -> Ruleset {
@@ -259,6 +265,7 @@ fn ruleset(chains: &[Vec<TestRule>; 2], accepts: bool) -> Ruleset {
                 Do::Drop => Step::Decide(Verdict::Drop),
                 Do::Log => Step::Effect("log".into()),
                 Do::Return => Step::Decide(Verdict::Return),
+                Do::AddFlow => Step::AddFlow { table: Some(0) },
                 Do::Jump if at == 0 => Step::Decide(Verdict::Jump(1)),
                 Do::Goto if at == 0 => Step::Decide(Verdict::Goto(1)),
                 Do::Nothing | Do::Jump | Do::Goto => Step::Nothing,
@@ -267,6 +274,7 @@ fn ruleset(chains: &[Vec<TestRule>; 2], accepts: bool) -> Ruleset {
         }
         ruleset.chains.push(Chain { name: String::new(), remedy: String::new(), rules: written });
     }
+    ruleset.flow_tables.push(FlowTable::new("f", &["lan0"]));
     let hook = Hook::Forward;
     ruleset.bases.push(BaseChain { chain: 0, hook, priority: 0, family: None, accepts });
     ruleset
@@ -306,6 +314,7 @@ fn rules() -> impl Strategy<Value = Vec<TestRule>> {
         3 => Just(Do::Drop),
         1 => Just(Do::Log),
         1 => Just(Do::Nothing),
+        1 => Just(Do::AddFlow),
         1 => (0..3_u8, 0..2_u8).prop_map(|(keeps, sets)| Do::Mark { keeps, sets }),
         2 => Just(Do::Jump),
         1 => Just(Do::Goto),
@@ -363,7 +372,8 @@ proptest! {
             of_routes.iter().map(move |is_routed| OnePacket { is_routed: *is_routed, ..one })
         };
         let all = all.flat_map(as_routed);
-        let pass: Vec<bool> = all.map(|packet| passes(&rules, accepts, &packet)).collect();
+        let done = all.map(|packet| passes(&rules, accepts, &packet));
+        let (pass, given): (Vec<bool>, Vec<bool>) = done.unzip();
         let is_open = policy.obstacle(&view).is_none();
         prop_assert!(!is_open || pass.iter().all(|passes| *passes), "{pass:?}");
         // Less is known of a packet that may have come by another port, and of one of any connection.
@@ -373,8 +383,17 @@ proptest! {
         let sure = policy.survey(Family::V4).iter().any(|one| one.is_sure);
         prop_assert!(!sure || pass.iter().all(|passes| !passes), "what is said to stop all stops not all");
         let asks = || rules.iter().flatten().flat_map(|rule| &rule.0);
-        if !asks().any(Ask::varies) && (is_routed || !asks().any(Ask::asks_routes)) {
+        let is_known = !asks().any(Ask::varies) && (is_routed || !asks().any(Ask::asks_routes));
+        if is_known {
             prop_assert_eq!(is_open, pass[0]);
+        }
+        // Where a mark may be set, packets stay with the kernel anyway.
+        if !rules.iter().flatten().any(|rule| matches!(rule.1, Do::Mark { .. })) {
+            let may_be_given = !policy.flow_tables(&view).unwrap().is_empty();
+            prop_assert!(may_be_given || !given.contains(&true), "{given:?}");
+            let is_given = packet.protocol == 6 && given.contains(&true);
+            prop_assert!(policy.has_flow_tables(Family::V4) || !is_given);
+            prop_assert!(!is_known || may_be_given == given[0]);
         }
     }
 }

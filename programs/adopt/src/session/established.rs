@@ -93,6 +93,18 @@ impl Session {
         }
     }
 
+    /// Leaves connections to the kernel while their events are read too late; says whether that is new.
+    pub(super) fn suspend_late_connections(&mut self) -> Option<bool> {
+        let is_late = self.tracker.as_ref().is_some_and(|tracker| tracker.lag().is_too_long);
+        let is_new = self.accelerator.suspends_established() != is_late;
+        if is_new {
+            // Programs see no packet that closes a connection meanwhile: all come back by their packets.
+            self.tracker.iter_mut().for_each(|tracker| tracker.forget_all(&mut self.accelerator));
+            self.accelerator.suspend_established(is_late);
+        }
+        is_new.then_some(is_late)
+    }
+
     /// Marks the blockers that established connections are forwarded past; says for which families there
     /// are any, and gives the rules that are asked about each.
     pub(super) fn pass_established(&self, guards: &mut Vec<Blocker>) -> (Policy, [FamilyConsent; 2]) {

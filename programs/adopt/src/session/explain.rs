@@ -221,6 +221,10 @@ impl RulesAsked<'_> {
         if found.is_empty() {
             return vec![step("rules", true, format!("nothing stands in the way of {of}"))];
         }
+        if known.is_some_and(|known| known.is_offloaded && known.kept_by.is_none()) {
+            let text = "the kernel had the connection in a flow table, by which it forwards past rules, too";
+            return vec![step("rules", true, text)];
+        }
         let rule = |one: &PolicyObstacle| {
             let may = if one.is_sure { "" } else { ", if it matches" };
             step("rule", !one.is_sure, format!("{}{may} ({})", one.what, one.remedy))

@@ -127,6 +127,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         say_path(&news, options.verbose, voice);
         say_lag(&news, voice);
         say_shortage(&news, voice);
+        say_connection_lag(&news, voice);
         if let Some(why) = &news.uncompared {
             let said = format!(
                 "connections that began before stay with the kernel, and are tried again each 10 s: reading \
@@ -330,6 +331,22 @@ fn say_lag(news: &SessionNews, voice: Output) {
             &[],
         ),
         Some(false) => voice.log_event("caught-up", "caught up with the kernel's changes", &[]),
+        None => {}
+    }
+}
+
+/// Says that connections are left to the kernel since their ends are read too late, or no longer.
+fn say_connection_lag(news: &SessionNews, voice: Output) {
+    match news.late_connections {
+        Some(true) => voice.log_event(
+            "connections-behind",
+            "more than a second behind the ends of connections: all connections stay with the kernel until \
+             those are read",
+            &[],
+        ),
+        Some(false) => {
+            voice.log_event("connections-caught-up", "caught up with the ends of connections", &[])
+        }
         None => {}
     }
 }

@@ -96,6 +96,14 @@ pub(crate) struct Connections {
     pub(crate) forwarded: u64,
     pub(crate) known: u64,
     pub(crate) overruns: u64,
+    /// How long ends of connections wait until they are read, now and at most, in seconds; whether all
+    /// connections stay with the kernel for that.
+    #[serde(default)]
+    pub(crate) lag: f64,
+    #[serde(default)]
+    pub(crate) longest_lag: f64,
+    #[serde(default)]
+    pub(crate) is_late: bool,
     /// Of the known ones, those that began while no process listened, and are compared each second.
     #[serde(default)]
     pub(crate) existing: u64,
@@ -122,6 +130,9 @@ impl Connections {
             forwarded: status.forwarded as u64,
             known: status.known as u64,
             overruns: status.overruns,
+            lag: status.lag.now.as_secs_f64(),
+            longest_lag: status.lag.longest.as_secs_f64(),
+            is_late: status.lag.is_too_long,
             existing: status.existing as u64,
             kept: kept.chain(unknown).collect(),
             kept_by_rules: by(&ConnectionKeeper::Rule),

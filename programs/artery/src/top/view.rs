@@ -192,7 +192,16 @@ fn tables(now: &Status) -> String {
 fn lag(now: &Status) -> String {
     let Tables { lag, longest_lag, is_late, .. } = now.tables;
     let then = if is_late { "; routes that are gone are still followed for that long" } else { "" };
-    format!("{:.0} ms behind the kernel's changes, {:.0} ms at most{then}", 1e3 * lag, 1e3 * longest_lag)
+    let of_ends = now.connections.as_ref().map_or_else(String::new, |now| {
+        let then = if now.is_late { "; all connections stay with the kernel for now" } else { "" };
+        let [lag, longest] = [now.lag, now.longest_lag].map(|seconds| 1e3 * seconds);
+        format!(", {lag:.0} ms behind the ends of connections, {longest:.0} ms at most{then}")
+    });
+    format!(
+        "{:.0} ms behind the kernel's changes, {:.0} ms at most{then}{of_ends}",
+        1e3 * lag,
+        1e3 * longest_lag
+    )
 }
 
 fn guards(now: &Status) -> Vec<String> {

@@ -43,6 +43,18 @@ impl Accelerator {
         }
     }
 
+    /// Leaves packets of established connections to the kernel where others are its, too, or no longer.
+    pub fn suspend_established(&mut self, is_suspended: bool) {
+        if std::mem::replace(&mut self.is_suspended, is_suspended) != is_suspended {
+            self.set_flags();
+        }
+    }
+
+    /// Whether that is so.
+    pub fn suspends_established(&self) -> bool {
+        self.is_suspended
+    }
+
     /// What can be read when programs have reported flows, if they look any up.
     pub fn candidates_file(&self) -> Option<BorrowedFd<'_>> {
         let flows = self.memory.flows.as_ref().filter(|_| self.memory.looks_up_flows);
@@ -70,5 +82,31 @@ impl Accelerator {
             IpAddr::V6(address) => self.ipv6.current.fib.reader().lookup(&turn, address.to_bits()),
         };
         self.memory.egress(group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suspended_connections_stay_with_the_kernel_and_a_family_without_rules_does_not() {
+        let Ok(mut accelerator) = Accelerator::new() else {
+            return eprintln!("skipped: BPF maps need CAP_BPF");
+        };
+        let may = |accelerator: &Accelerator| {
+            let flags = accelerator.port_flags(1);
+            (flags.ipv6, flags.ipv6_established)
+        };
+        accelerator.set_established(Family::V6, true);
+        assert_eq!(may(&accelerator), (false, true));
+        accelerator.suspend_established(true);
+        assert!(accelerator.suspends_established());
+        assert_eq!(may(&accelerator), (false, false));
+        accelerator.set_established(Family::V6, false);
+        assert_eq!(may(&accelerator), (true, false));
+        accelerator.set_established(Family::V6, true);
+        accelerator.suspend_established(false);
+        assert_eq!(may(&accelerator), (false, true));
     }
 }

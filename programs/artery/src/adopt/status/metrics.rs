@@ -56,6 +56,14 @@ impl Status {
             for (by, count) in &connections.kept {
                 text.sample("artery_adopt_connections_kept", &[("by", by)], count);
             }
+            for (name, help, seconds) in [
+                ("lag", "How long ends of connections wait until they are read.", connections.lag),
+                ("longest_lag", "The longest that ends of connections waited.", connections.longest_lag),
+            ] {
+                text.single(&format!("artery_adopt_connection_{name}_seconds"), Kind::Gauge, help, seconds);
+            }
+            let help = "Whether all connections stay with the kernel, since their ends are read too late.";
+            text.single("artery_adopt_connections_late", Kind::Gauge, help, u8::from(connections.is_late));
             let help = "How often events of connections were lost.";
             text.single("artery_adopt_connection_overruns_total", Kind::Counter, help, connections.overruns);
         }
