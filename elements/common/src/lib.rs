@@ -16,7 +16,6 @@ pub mod ip_header;
 pub mod json;
 pub mod network_header;
 pub mod reassembly;
-pub mod value;
 
 use artery_engine::RouterHandler;
 

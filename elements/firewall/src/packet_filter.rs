@@ -95,9 +95,8 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
         )
         .parameters(),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(PacketFilter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// How many packets ahead the memory of a packet is prefetched.

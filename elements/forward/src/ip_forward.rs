@@ -41,9 +41,8 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
     ports: "-/-",
     processing: "h/h",
     args: forward::ARGS,
-    per_worker: true,
     build: |args| Ok(Box::new(Forward::<u32>::new(args, &CLASS)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Bytes of link header and IP header without options.

@@ -1,9 +1,8 @@
 use super::average_counter::format_significant;
 use super::handler_call::HandlerCall;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, StartError,
-    Write, anno,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Field, Handler, HandlerError, Packet, Show,
+    StartError, Write, anno,
 };
 use artery_lang::args as text;
 use std::collections::BTreeMap;
@@ -72,13 +71,8 @@ same for the sum of all counts, when it reaches N.",
             "writes shares instead of counts",
             &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Shares, cx)),
         ),
-        Handler::read("freeze", "whether it is frozen", &Show(|a: &mut AggregateCounter| a.frozen))
-            .and_write(&Write(|a: &mut AggregateCounter, text, _| {
-                parse_value(text).map(|frozen| a.frozen = frozen)
-            })),
-        Handler::read("active", "whether it counts", &Show(|a: &mut AggregateCounter| a.active)).and_write(
-            &Write(|a: &mut AggregateCounter, text, _| parse_value(text).map(|active| a.active = active)),
-        ),
+        Handler::field("freeze", "whether it is frozen", &Field(|a: &mut AggregateCounter| &mut a.frozen)),
+        Handler::field("active", "whether it counts", &Field(|a: &mut AggregateCounter| &mut a.active)),
         Handler::write("stop", "stops counting, and the router", &Write(AggregateCounter::stop_all)).button(),
         Handler::write(
             "reaggregate_counts",

@@ -15,9 +15,8 @@ that no argument is for are dropped; so are those whose output is not there.",
     ports: "1/-",
     processing: "h/h",
     args: &[Arg::rest("PATTERN", "action and aggregates", "which aggregates go where")],
-    per_worker: true,
     build: |args| Ok(Box::new(AggregateFilter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Where packets go: an output, or nowhere.

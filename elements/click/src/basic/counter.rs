@@ -59,9 +59,8 @@ once until the counts are set to zero. Copies on several workers count for thems
             &Write(|c: &mut Counter, text, cx| c.byte_call.set_call("byte_count_call", text, cx)),
         ),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(Counter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// A handler to call when a count is reached.

@@ -1,6 +1,6 @@
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Show, StartError, Write,
+    parse_value,
 };
 use std::any::Any;
 
@@ -33,11 +33,10 @@ scheduled, and sleeps while upstream has nothing.",
         Handler::read("active", "whether to pull", &Show(|d: &mut Discard| d.active))
             .and_write(&Write(Discard::set_active)),
     ],
-    per_worker: true,
     build: |args| {
         Ok(Box::new(Discard { count: 0, active: args.read("ACTIVE")?, burst: args.read("BURST")? }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Discard {

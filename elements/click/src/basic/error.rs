@@ -11,9 +11,8 @@ element that a configuration needs and this program does not have.",
     ports: "-/-",
     flow: "x/y",
     args: &[Arg::rest("ARGUMENT", "anything", "does not matter")],
-    per_worker: true,
     build: |_| Ok(Box::new(Error)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Error;

@@ -18,10 +18,9 @@ does.",
         Arg::required("OFFSET", "bytes", "where the bytes to hash start"),
         Arg::required("LENGTH", "bytes", "how many there are"),
     ],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(HashSwitch::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct HashSwitch {

@@ -14,9 +14,8 @@ will ever come, and sleeps.",
     processing: "a/a",
     flow: "x/y",
     signals: SignalKinds::NeverActive,
-    per_worker: true,
     build: |_| Ok(Box::new(Idle)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Idle;

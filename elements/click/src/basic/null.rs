@@ -7,18 +7,14 @@ pub static CLASS: Class = Class {
     manual: "Passes packets on unchanged, by push or by pull. Good for measuring what an element costs at \
         least.",
     example: "Idle -> Null -> Discard;",
-    per_worker: true,
     build: |_| Ok(Box::new(Null)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Passes packets on; also what PushNull and PullNull do.
 pub(super) struct Null;
 
 impl Element for Null {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         cx.pull(0, max, into);
     }

@@ -8,9 +8,8 @@ pub static CLASS: Class = Class {
     manual: "Passes packets on unchanged, as Null does, with ports that are pull and nothing else.",
     example: "Idle -> PullNull -> Discard;",
     processing: "l/l",
-    per_worker: true,
     build: |_| Ok(Box::new(Null)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

@@ -12,20 +12,16 @@ outputs. N, when given, must be the number of outputs in use.",
     ports: "1/1-",
     processing: "l/lh",
     args: &[Arg::optional("N", "outputs", "", "how many outputs there are")],
-    per_worker: true,
     build: |args| {
         check_arms(args)?;
         Ok(Box::new(PullTee))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct PullTee;
 
 impl Element for PullTee {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let before = into.len();
         cx.pull(0, max, into);

@@ -8,9 +8,8 @@ pub static CLASS: Class = Class {
     manual: "Passes packets on unchanged, as Null does, with ports that are push and nothing else.",
     example: "Idle -> PushNull -> Discard;",
     processing: "h/h",
-    per_worker: true,
     build: |_| Ok(Box::new(Null)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

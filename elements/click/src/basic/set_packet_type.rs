@@ -11,12 +11,11 @@ Sets the packet type annotation of every packet to TYPE: `HOST` for packets to t
 HostEtherFilter set it by the destination address; DropBroadcasts, ICMPError and others look at it.",
     example: "Idle -> SetPacketType(HOST) -> Discard;",
     args: &[Arg::required("TYPE", "HOST, BROADCAST, MULTICAST, OTHERHOST or OUTGOING", "the type")],
-    per_worker: true,
     build: |args| {
         let Type(to) = args.read("TYPE")?;
         Ok(Box::new(SetPacketType { to }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct SetPacketType {

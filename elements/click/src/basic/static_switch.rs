@@ -12,13 +12,12 @@ OUTPUT, or one that is not connected, discards every packet.",
     ports: "1/-",
     processing: "h/h",
     args: &[Arg::required("OUTPUT", "output", "where packets go; negative to discard them")],
-    per_worker: true,
     build: |args| {
         let output: i32 = args.read("OUTPUT")?;
         let connected = usize::try_from(output).is_ok_and(|output| output < args.outputs());
         Ok(Box::new(Switch { output: if connected { output } else { -1 } }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

@@ -12,10 +12,9 @@ packet's end is not written, and one that ends before OFFSET stays as it is. No 
         Arg::required("OFFSET", "bytes", "where to write"),
         Arg::required("DATA", "bytes", "what to write"),
     ],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(StoreData::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct StoreData {

@@ -9,9 +9,8 @@ Removes the first LENGTH bytes of every packet, for example a link header. They 
 Unstrip can bring them back. A packet that is shorter is dropped.",
     example: "Idle -> Strip(14) -> Discard;",
     args: &[Arg::required("LENGTH", "bytes", "how many bytes to remove")],
-    per_worker: true,
     build: |args| Ok(Box::new(Strip { length: args.read::<u32>("LENGTH")? as usize })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Finishes the packets of a batch when one leaves work undone for which it needs what will

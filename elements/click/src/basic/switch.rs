@@ -1,6 +1,6 @@
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Write,
+    parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -18,7 +18,6 @@ every packet.",
         Handler::read("switch", "OUTPUT", &READ).and_write(&Write(Switch::set_output)),
         Handler::read("config", "OUTPUT", &READ),
     ],
-    per_worker: true,
     live: true,
     build: |args| {
         let output: i32 = args.read("OUTPUT")?;
@@ -27,7 +26,7 @@ every packet.",
         }
         Ok(Box::new(Switch { output }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 static READ: Read<Switch> = Read(|s, _, _| Ok(s.output.to_string()));

@@ -11,12 +11,11 @@ their own, so that each way may change its packet. N, when given, must be the nu
     ports: "1/1-",
     processing: "h/h",
     args: &[Arg::optional("N", "outputs", "", "how many outputs there are")],
-    per_worker: true,
     build: |args| {
         check_arms(args)?;
         Ok(Box::new(Tee))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Tee;

@@ -1,8 +1,7 @@
 use super::handler_call::HandlerCall;
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
-    Show, StartError, Time, Write,
+    Show, StartError, Time, Write, parse_value,
 };
 use std::time::Duration;
 

@@ -9,9 +9,8 @@ Adds LENGTH bytes in front of every packet: those that Strip removed, if nothing
 and otherwise whatever the frame holds. A packet for which no frame is big enough is dropped.",
     example: "Idle -> Strip(14) -> Unstrip(14) -> Discard;",
     args: &[Arg::required("LENGTH", "bytes", "how many bytes to add")],
-    per_worker: true,
     build: |args| Ok(Box::new(Unstrip { length: args.read::<u32>("LENGTH")? as usize })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Unstrip {

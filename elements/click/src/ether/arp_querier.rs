@@ -3,11 +3,10 @@ use super::neighbors::{ArpLimits, WaitingPacket};
 use super::own_address::OwnAddress;
 use super::shared_table::{ArrivalQueue, NamedTables, SharedTable, WaitOutcome};
 use artery_common::arp_frame::{ArpEndpoint, FRAME, HEADER, arp_frame, arp_in, link_header};
-use artery_common::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
-    Read, Show, StartError, Time, Write, anno,
+    Read, Show, StartError, Time, Write, anno, parse_value,
 };
 use artery_packet::NoRoom;
 use artery_wire::{ArpOperation, EtherAddr, EtherType};
@@ -88,9 +87,8 @@ workers up to 128 packets of each may wait beyond CAPACITY.",
         ),
     ],
     handlers: HANDLERS,
-    per_worker: true,
     build: |args| Ok(Box::new(ArpQuerier::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 static HANDLERS: &[Handler] = &[

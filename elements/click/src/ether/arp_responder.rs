@@ -59,10 +59,9 @@ Replies keep the VLAN annotation and the port of the request.",
             &Write(|r: &mut ArpResponder, text, _| r.remove_entry(text)),
         ),
     ],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(ArpResponder::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct ArpResponder {

@@ -16,10 +16,9 @@ one that lies in front of their data, pass unchanged.",
         Arg::optional("SRC", "Ethernet address", "1:1:1:1:1:1", "its source"),
         Arg::optional("DST", "Ethernet address", "2:2:2:2:2:2", "its destination"),
     ],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(EnsureEther::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const HEADER: usize = Ethernet::<&[u8]>::LEN;

@@ -1,8 +1,7 @@
 use super::ether_text::format_dashed;
 use artery_common::arp_frame::{HEADER, link_header};
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Show, Simple, Write,
+    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Show, Simple, Write, parse_value,
 };
 use artery_wire::{EtherAddr, EtherType};
 
@@ -41,10 +40,9 @@ number such as 0x0800. For IP packets, ARPQuerier finds the destination by itsel
             .and_write(&WRITE_TYPE)
             .sets_argument("ETHERTYPE"),
     ],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(EtherEncap::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 static READ_TYPE: Read<EtherEncap> = Read(|e, _, _| Ok(e.ether_type.to_string()));

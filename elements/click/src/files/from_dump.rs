@@ -1,11 +1,10 @@
 use super::trace::{Bound, FILE_HEADER, RECORD_HEADER, Trace, TraceWindow};
 use artery_common::chance::{self, SAMPLE_BITS};
 use artery_common::network_header;
-use artery_common::value::parse_value;
 use artery_device::{DeviceError, Record};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet,
-    Show, Signal, SignalKinds, StartError, Time, Write,
+    Show, Signal, SignalKinds, StartError, Time, Write, parse_value,
 };
 use artery_lang::args as text;
 use artery_wire::Random;
@@ -493,8 +492,6 @@ fn at_end(args: &Args<'_>, window: &TraceWindow) -> Result<AtEnd, ArgError> {
 }
 
 impl Element for FromDump {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let mut batch = cx.scratch_batch();
         let more = self.fill_batch(max, &mut batch, cx);

@@ -2,11 +2,10 @@ use super::summary::{Defaults, Field, FlowEnds, PacketDraft, VERSION, apply_colu
 use super::summary_lines::Lines;
 use super::to_ip_summary_dump::Raw;
 use artery_common::chance::{self, SAMPLE_BITS};
-use artery_common::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show,
-    Signal, SignalKinds, StartError, Time, Write, anno,
+    Signal, SignalKinds, StartError, Time, Write, anno, parse_value,
 };
 use artery_lang::args as text;
 use artery_wire::Random;
@@ -481,8 +480,6 @@ fn set_lengths(packet: &mut Packet, extra: u32) {
 }
 
 impl Element for FromIpSummaryDump {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let mut batch = cx.scratch_batch();
         let more = self.fill_batch(max, &mut batch, cx);

@@ -31,9 +31,8 @@ The older form `CheckIPHeader(ADDRESSES)` is understood: bad sources, besides 0.
     processing: "a/ah",
     args: ARGS,
     handlers: HANDLERS,
-    per_worker: true,
     build: |args| Ok(Box::new(CheckIpHeader::new(args, args.read("CHECKSUM")?)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 pub(super) const INTERFACES: Arg =

@@ -17,9 +17,8 @@ annotation. Packets too short to hold the address are dropped.",
         Arg::optional("ANNO", "annotation", "DST_IP", "the annotation to set"),
         Arg::keyword("IP", "src or dst", "", "the field of the IP header to copy, instead of OFFSET"),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(GetIpAddress::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct GetIpAddress {

@@ -17,9 +17,8 @@ many different addresses are drawn, once, and each packet gets one of them.",
         Arg::required("PREFIX", "prefix", "the addresses to choose from"),
         Arg::optional("LIMIT", "count", "-1", "how many different addresses at most; -1 for no limit"),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(SetRandIpAddress::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// A larger number is more likely a typing error than a useful sample.

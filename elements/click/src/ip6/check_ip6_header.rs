@@ -33,9 +33,8 @@ off. Others leave by output 1, or are dropped when there is none; the first one 
             &Show(|c: &mut CheckIp6Header| c.failures.details_text()),
         ),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(CheckIp6Header::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// In the order of the checks.

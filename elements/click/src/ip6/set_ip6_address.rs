@@ -9,10 +9,9 @@ pub static CLASS: Class = Class {
         they are.",
     example: "Idle -> SetIP6Address(2001:db8::1) -> Discard;",
     args: &[Arg::required("IPADDR", "IPv6 address", "the address")],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(SetIp6Address { address: read_address(args)? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct SetIp6Address {

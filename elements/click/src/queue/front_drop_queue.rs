@@ -15,10 +15,9 @@ packets, and when the router runs on several workers, each worker's copy holds i
     args: ARGS,
     handlers: HANDLERS,
     signals: SignalKinds::NonEmpty,
-    per_worker: true,
     live: true,
     build: |args| Store::build_queue("FrontDropQueue", Policy::DropOldest, Tells::Pullers, args),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

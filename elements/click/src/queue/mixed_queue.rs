@@ -16,10 +16,9 @@ several workers, each worker's copy holds its share of them.",
     args: ARGS,
     handlers: HANDLERS,
     signals: SignalKinds::NonEmpty,
-    per_worker: true,
     live: true,
     build: |args| Store::build_queue("MixedQueue", Policy::Mixed, Tells::Pullers, args),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

@@ -16,10 +16,9 @@ there is none.",
     args: ARGS,
     handlers: HANDLERS,
     signals: SignalKinds::NonEmpty,
-    per_worker: true,
     live: true,
     build: |args| Store::build_queue("NotifierQueue", Policy::DropNew, Tells::Pullers, args),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

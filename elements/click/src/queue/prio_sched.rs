@@ -11,18 +11,13 @@ numbers can starve the others.",
     example: "Idle -> Queue -> s :: PrioSched -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "-/1",
     processing: "l/l",
-    per_worker: true,
     build: |_| Ok(Box::new(PrioSched)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct PrioSched;
 
 impl Element for PrioSched {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let mut left = max;
         for input in 0..cx.inputs() {

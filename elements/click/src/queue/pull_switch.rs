@@ -1,7 +1,6 @@
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, SignalKinds,
-    StartError, Write,
+    StartError, Write, parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -17,9 +16,8 @@ negative, or not connected, nothing can be pulled.",
     args: &[Arg::optional("INPUT", "input", "0", "where packets come from; negative for nowhere")],
     handlers: HANDLERS,
     signals: SignalKinds::NonEmpty,
-    per_worker: true,
     build: |args| Ok(Box::new(PullSwitch::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 pub(super) static HANDLERS: &[Handler] = &[
@@ -52,10 +50,6 @@ impl PullSwitch {
 }
 
 impl Element for PullSwitch {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         if self.input.is_none_or(|input| cx.pull(input, max, into) == 0) {
             self.signal_activity(cx);

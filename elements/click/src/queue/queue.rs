@@ -17,10 +17,9 @@ while it is full.",
     args: ARGS,
     handlers: HANDLERS,
     signals: SignalKinds::NonEmptyAndNonFull,
-    per_worker: true,
     live: true,
     build: |args| Store::build_queue("Queue", Policy::DropNew, Tells::All, args),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 use super::nearby_queues;
 use artery_common::chance;
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Show,
-    StartError, Time, Write,
+    StartError, Time, Write, parse_value,
 };
 use artery_lang::args as text;
 use artery_wire::Random;

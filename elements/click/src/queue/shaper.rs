@@ -84,10 +84,6 @@ impl Shaper {
 }
 
 impl Element for Shaper {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let pulled = match output {
             0 => self.pull_due(max, into, cx),

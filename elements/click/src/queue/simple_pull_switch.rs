@@ -13,9 +13,8 @@ Does what PullSwitch does. In Click it differs by not telling who pulls whether 
     args: &[Arg::optional("INPUT", "input", "0", "where packets come from; negative for nowhere")],
     handlers: HANDLERS,
     signals: SignalKinds::NonEmpty,
-    per_worker: true,
     build: |args| Ok(Box::new(PullSwitch::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

@@ -16,10 +16,9 @@ there is none.",
     args: ARGS,
     handlers: HANDLERS,
     signals: SignalKinds::None,
-    per_worker: true,
     live: true,
     build: |args| Store::build_queue("SimpleQueue", Policy::DropNew, Tells::Nobody, args),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

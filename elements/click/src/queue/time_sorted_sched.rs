@@ -133,10 +133,6 @@ impl TimeSortedSched {
 }
 
 impl Element for TimeSortedSched {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         for _ in 0..max {
             match self.pull_one(cx) {

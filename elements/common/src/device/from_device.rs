@@ -2,11 +2,10 @@ use super::method::{METHOD, busy_poll, read_method};
 use super::monitor::{self, MONITOR, MonitorSetting};
 use super::port::{Hidden, Hiding, Receiver, open_port};
 use crate::network_header;
-use crate::value::parse_value;
 use artery_device::{Hide, LinkType, Method, PortSpec, Ports, RxSettings};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
-    Read, Show, StartError, Write, anno,
+    Read, Show, StartError, Write, anno, parse_value,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -117,9 +116,8 @@ of a router want its frames.",
         ),
     ],
     phase: Phase::Privileged,
-    per_worker: true,
     build: |args| Ok(Box::new(FromDevice::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct FromDevice {
@@ -253,8 +251,6 @@ fn cut_packet(packet: &mut Packet, snaplen: usize) {
 }
 
 impl Element for FromDevice {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         self.monitor.apply_argument(self.receiver.half.port_number(), cx);
         if !self.active {

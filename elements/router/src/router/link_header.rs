@@ -23,9 +23,8 @@ hop[2] -> Discard;",
         Arg::required("ROUTER", "element", "the IPRouter that has the port"),
         Arg::required("PORT", "name", "the port"),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(LinkHeader::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct LinkHeader {
