@@ -5,6 +5,8 @@
 mod pattern;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod wrong_arguments;
 
 pub use script::script::ClaimedSignals;
 
@@ -59,7 +61,7 @@ artery_common::element_groups! {
     ]:
         icmp_rewriter, ip_rewriter_patterns, round_robin_ip_mapper;
 
-    files(rotation, summary, summary_lines, trace):
+    files(rotation, summary, summary_lines, trace, transfer):
         from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
 
     script(info):

@@ -47,10 +47,4 @@ mod tests {
         bench.push(0, b"abc");
         bench.expect(0, b"abc");
     }
-
-    #[test]
-    fn refuses_what_is_no_alignment() {
-        assert_eq!(Bench::config_error(&CLASS, "3, 0"), "MODULUS must be 2, 4, or 8");
-        assert_eq!(Bench::config_error(&CLASS, "4, 4"), "OFFSET must be smaller than MODULUS");
-    }
 }

@@ -64,9 +64,4 @@ mod tests {
         assert_eq!(bench.pull(0, 8)[0].data(), [4]);
         bench.expect_dropped(DropReason::NoMatch, 1);
     }
-
-    #[test]
-    fn the_color_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "COLOR: required argument missing");
-    }
 }

@@ -167,9 +167,4 @@ mod tests {
         assert_eq!(bench.offered_count(0), 0);
         assert_eq!(bench.write("active", "maybe").unwrap_err().to_string(), "'maybe' is not true or false");
     }
-
-    #[test]
-    fn active_makes_no_sense_where_packets_are_pushed() {
-        assert_eq!(Bench::config_error(&CLASS, "ACTIVE false"), "ACTIVE is meaningless in push context");
-    }
 }

@@ -28,16 +28,3 @@ impl Element for Error {
             .with_help("a router with an Error element never starts: take it out"))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use artery_engine::Bench;
-
-    #[test]
-    fn it_never_starts() {
-        for config in ["", "any, WORDS at all"] {
-            assert_eq!(Bench::config_error(&CLASS, config), "unspecified error");
-        }
-    }
-}

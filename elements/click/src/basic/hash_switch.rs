@@ -82,10 +82,4 @@ mod tests {
         assert_eq!(output_of(b"x\x01", 3), 0);
         assert_eq!(output_of(b"", 3), 0);
     }
-
-    #[test]
-    fn refuses_to_hash_nothing() {
-        assert_eq!(Bench::config_error(&CLASS, "0, 0"), "length must be > 0");
-        assert_eq!(Bench::config_error(&CLASS, "0"), "LENGTH: required argument missing");
-    }
 }

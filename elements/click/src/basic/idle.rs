@@ -46,9 +46,4 @@ mod tests {
         bench.offer(0, b"x");
         assert_eq!((bench.pull(0, 8).len(), bench.run(), bench.offered_count(0)), (0, 0, 1));
     }
-
-    #[test]
-    fn takes_no_arguments() {
-        assert_eq!(Bench::config_error(&CLASS, "1"), "too many arguments");
-    }
 }

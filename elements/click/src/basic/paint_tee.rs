@@ -52,9 +52,4 @@ mod tests {
         bench.expect(0, b"x");
         bench.expect_nothing_more();
     }
-
-    #[test]
-    fn the_color_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, "ANNO 20"), "COLOR: required argument missing");
-    }
 }

@@ -66,10 +66,4 @@ mod tests {
             assert_eq!(bench.expect(0, b"x").packet_type(), to);
         }
     }
-
-    #[test]
-    fn refuses_what_is_no_type() {
-        assert_eq!(Bench::config_error(&CLASS, "UNICAST"), "TYPE: parse error");
-        assert_eq!(Bench::config_error(&CLASS, ""), "TYPE: required argument missing");
-    }
 }

@@ -40,9 +40,4 @@ mod tests {
             bench.expect_dropped(DropReason::Inactive, 1);
         }
     }
-
-    #[test]
-    fn the_output_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "OUTPUT: required argument missing");
-    }
 }

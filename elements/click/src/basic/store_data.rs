@@ -68,10 +68,4 @@ mod tests {
         bench.push(0, b"abc");
         bench.expect(0, b"abc");
     }
-
-    #[test]
-    fn offset_and_data_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, "3"), "DATA: required argument missing");
-        assert_eq!(Bench::config_error(&CLASS, "-1, x"), "OFFSET: invalid number");
-    }
 }

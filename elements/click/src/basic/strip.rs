@@ -81,10 +81,4 @@ mod tests {
         bench.expect(0, b"z");
         bench.expect_dropped(DropReason::TooShort, 1);
     }
-
-    #[test]
-    fn the_length_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "LENGTH: required argument missing");
-        assert_eq!(Bench::config_error(&CLASS, "-1"), "LENGTH: invalid number");
-    }
 }

@@ -205,9 +205,4 @@ mod tests {
         }
         assert_eq!(bench.write("interval", "0").unwrap_err().to_string(), "bad interval");
     }
-
-    #[test]
-    fn refuses_an_interval_of_nothing() {
-        assert_eq!(Bench::config_error(&CLASS, "0"), "INTERVAL must be more than zero");
-    }
 }

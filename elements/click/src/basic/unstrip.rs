@@ -56,9 +56,4 @@ mod tests {
         bench.push(0, b"x");
         bench.expect_dropped(DropReason::NoRoom, 1);
     }
-
-    #[test]
-    fn the_length_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "LENGTH: required argument missing");
-    }
 }

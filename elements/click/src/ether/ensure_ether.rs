@@ -70,13 +70,8 @@ fn is_ip_frame(frame: &[u8]) -> bool {
 
 impl Simple for EnsureEther {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match self.ensure_header(&mut packet) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = self.ensure_header(&mut packet);
+        cx.keep_or_discard(packet, result)
     }
 }
 

@@ -67,13 +67,8 @@ impl VlanEncap {
 
 impl Simple for VlanEncap {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match self.encapsulate(&mut packet) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = self.encapsulate(&mut packet);
+        cx.keep_or_discard(packet, result)
     }
 }
 

@@ -329,12 +329,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_offset_and_no_address_is_refused() {
-        assert_eq!(Bench::config_error(&CLASS, "-1"), "OFFSET: parse error");
-        assert_eq!(Bench::config_error(&CLASS, "INTERFACES 1.2.3/4/5"), "INTERFACES: parse error");
-    }
-
-    #[test]
     fn any_bytes_are_survived() {
         for config in ["", "3", "INTERFACES 10.0.0.1/24, CHECKSUM false"] {
             survives_anything(&CLASS, config, 2);

@@ -73,9 +73,4 @@ mod tests {
         bench.expect(0, icmp().bytes());
         survives_anything(&CLASS, "18.26.4.24", 1);
     }
-
-    #[test]
-    fn the_address_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "IPADDR: required argument missing");
-    }
 }

@@ -99,12 +99,4 @@ mod tests {
         survives_anything(&CLASS, "IP src", 1);
         survives_anything(&CLASS, "4294967295", 1);
     }
-
-    #[test]
-    fn one_of_offset_and_field_must_be_given() {
-        for config in ["", "16, IP dst"] {
-            assert_eq!(Bench::config_error(&CLASS, config), "set one of OFFSET, IP");
-        }
-        assert_eq!(Bench::config_error(&CLASS, "IP ttl"), "bad IP: it is src or dst");
-    }
 }

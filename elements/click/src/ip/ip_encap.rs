@@ -92,13 +92,8 @@ impl Simple for IpEncap {
         };
         let &mut IpEncap { protocol, src, tos, ttl, dont_fragment, .. } = self;
         let fields = Fields { protocol, src, dst, tos, ttl, dont_fragment };
-        match fields.prepend_header(&mut packet, self.ids.next_id()) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = fields.prepend_header(&mut packet, self.ids.next_id());
+        cx.keep_or_discard(packet, result)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {

@@ -56,9 +56,4 @@ mod tests {
         bench.push(0, b"x");
         assert_eq!(bench.expect(0, b"x").annotation(20), [1, 2, 3, 4]);
     }
-
-    #[test]
-    fn the_address_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "IPADDR: required argument missing");
-    }
 }

@@ -102,13 +102,8 @@ impl UdpIpEncap {
 
 impl Simple for UdpIpEncap {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match self.encapsulate(&mut packet) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = self.encapsulate(&mut packet);
+        cx.keep_or_discard(packet, result)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {

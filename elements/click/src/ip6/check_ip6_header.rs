@@ -155,14 +155,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
-        assert_eq!(
-            Bench::config_error(&CLASS, "::1 10.0.0.1"),
-            "BADADDRS: '10.0.0.1' is not a valid IPv6 address"
-        );
-    }
-
-    #[test]
     fn without_output_1_bad_packets_are_dropped() {
         let mut bench = Bench::setup(&CLASS, "").outputs(1).build().unwrap();
         bench.push(0, b"short");

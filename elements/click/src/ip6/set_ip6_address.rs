@@ -43,10 +43,4 @@ mod tests {
         let address: Ipv6Addr = "2001:db8::7".parse().unwrap();
         assert_eq!(bench.expect(0, b"x").annotation::<16>(anno::DST_IP6), address.octets());
     }
-
-    #[test]
-    fn the_address_must_be_given_and_be_one() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "IPADDR: required argument missing");
-        assert_eq!(Bench::config_error(&CLASS, "10.0.0.1"), "IPADDR: '10.0.0.1' is not a valid IPv6 address");
-    }
 }

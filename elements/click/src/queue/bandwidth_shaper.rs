@@ -44,9 +44,4 @@ mod tests {
         assert_eq!(bench.read("config", "").unwrap(), "2Mbps");
         assert!(bench.write("rate", "wide").is_err());
     }
-
-    #[test]
-    fn the_rate_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "RATE: required argument missing");
-    }
 }

@@ -60,9 +60,4 @@ mod tests {
         let mut bench = filled("0");
         assert_eq!((bench.drain_sent(1).len(), pulled(&mut bench).len()), (5, 0));
     }
-
-    #[test]
-    fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::config_error(&CLASS, "big"), "CAPACITY: invalid number");
-    }
 }

@@ -45,9 +45,4 @@ mod tests {
         bench.expect(1, [2]);
         assert_eq!(pulled(&mut bench), [4, 1]);
     }
-
-    #[test]
-    fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::config_error(&CLASS, "big"), "CAPACITY: invalid number");
-    }
 }

@@ -36,9 +36,4 @@ mod tests {
         (0..10).for_each(|_| assert!(bench.pull(0, 8).is_empty()));
         assert_eq!(bench.signals(), (false, false));
     }
-
-    #[test]
-    fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::config_error(&CLASS, "big"), "CAPACITY: invalid number");
-    }
 }

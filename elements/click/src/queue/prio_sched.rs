@@ -44,9 +44,4 @@ mod tests {
         let order: Vec<u8> = (0..2).flat_map(|_| bench.pull(0, 4)).map(|packet| packet.data()[0]).collect();
         assert_eq!(order, [0, 0, 1, 2, 2]);
     }
-
-    #[test]
-    fn takes_no_arguments() {
-        assert_eq!(Bench::config_error(&CLASS, "1"), "too many arguments");
-    }
 }

@@ -96,9 +96,4 @@ mod tests {
         assert_eq!(bench.read("switch", "").unwrap(), "-1");
         assert!(bench.write("switch", "left").is_err());
     }
-
-    #[test]
-    fn refuses_what_is_no_number() {
-        assert_eq!(Bench::config_error(&CLASS, "left"), "INPUT: invalid number");
-    }
 }

@@ -146,10 +146,4 @@ mod tests {
         bench.stop_without_successor();
         bench.expect_dropped(DropReason::Replaced, 5);
     }
-
-    #[test]
-    fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::config_error(&CLASS, "-1"), "CAPACITY: invalid number");
-        assert_eq!(Bench::config_error(&CLASS, "1, 2"), "too many arguments");
-    }
 }

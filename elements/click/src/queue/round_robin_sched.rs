@@ -65,9 +65,4 @@ mod tests {
         assert_eq!((batch.len(), count(2)), (12, 1));
         assert!(count(0) >= 4 && count(1) >= 4, "{batch:?}");
     }
-
-    #[test]
-    fn takes_no_arguments() {
-        assert_eq!(Bench::config_error(&CLASS, "1"), "too many arguments");
-    }
 }

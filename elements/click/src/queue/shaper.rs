@@ -156,9 +156,4 @@ mod tests {
         assert_eq!(bench.pull(0, 8).len(), 1);
         assert!(bench.write("rate", "fast").is_err());
     }
-
-    #[test]
-    fn the_rate_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "RATE: required argument missing");
-    }
 }

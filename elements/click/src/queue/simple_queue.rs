@@ -36,9 +36,4 @@ mod tests {
         assert_eq!(bytes, [b"a", b"b"]);
         bench.expect(1, b"c");
     }
-
-    #[test]
-    fn refuses_what_is_no_capacity() {
-        assert_eq!(Bench::config_error(&CLASS, "big"), "CAPACITY: invalid number");
-    }
 }

@@ -46,9 +46,4 @@ mod tests {
             assert_eq!(bytes, expected);
         }
     }
-
-    #[test]
-    fn the_input_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "INPUT: required argument missing");
-    }
 }

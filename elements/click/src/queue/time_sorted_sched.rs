@@ -196,9 +196,4 @@ mod tests {
         order(&mut disordered, 8);
         assert_eq!(disordered.read("well_ordered", "").unwrap(), "false");
     }
-
-    #[test]
-    fn buffer_must_be_positive() {
-        assert_eq!(Bench::config_error(&CLASS, "BUFFER 0"), "BUFFER must be at least 1");
-    }
 }

@@ -183,9 +183,4 @@ mod tests {
         bench.run_once();
         bench.expect(0, b"x");
     }
-
-    #[test]
-    fn refuses_what_is_no_number() {
-        assert_eq!(Bench::config_error(&CLASS, "many"), "BURST: invalid number");
-    }
 }

@@ -64,13 +64,8 @@ impl Simple for LinkHeader {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let ports = self.router.readers().ports.read(cx.turn());
         let source = ports.get(usize::from(self.port.0)).map(|port| port.address);
-        match self.prepend_header(&mut packet, source.unwrap_or(EtherAddr::ZERO)) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = self.prepend_header(&mut packet, source.unwrap_or(EtherAddr::ZERO));
+        cx.keep_or_discard(packet, result)
     }
 }
 
