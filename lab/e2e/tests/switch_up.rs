@@ -1,34 +1,20 @@
 //! `artery up` from the files of the benchmark of 2021 and others, between Linux hosts, and
 //! `artery ifconfig` while it runs.
 
-use crate::support::switching::{Switch, address, folder_with};
+use crate::support::switching::{self, Switch, SwitchNet, address, folder_with};
 use crate::support::{SOON, assert_confined, end, until};
 use artery_rig::program::artery;
-use artery_rig::{Host, Result, Rig};
+use artery_rig::{Host, Result};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Three hosts at 10.0.0.1 to 10.0.0.3, each linked by its eth0 to `s`, whose interfaces eth0 to eth3 are
 /// down and have no addresses; eth3 has no host.
-struct Net {
-    hosts: [Host; 3],
-    s: Host,
-}
+type Net = SwitchNet<3>;
 
 fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    artery_rig::test(label, |rig: &Rig| {
-        artery()?;
-        let hosts = [rig.host("a")?, rig.host("b")?, rig.host("c")?];
-        let (s, nobody) = (rig.host("s")?, rig.host("d")?);
-        for (n, host) in hosts.iter().chain([&nobody]).enumerate() {
-            let port = format!("eth{n}");
-            rig.link(host, "eth0", &s, &port)?;
-            host.address("eth0", &format!("{}/24", address(n)))?;
-            s.down(&port)?;
-        }
-        body(&Net { hosts, s })
-    });
+    switching::on_the_net(label, 4, body);
 }
 
 /// What the files call the ports, and what `s` does.
