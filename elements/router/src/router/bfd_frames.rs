@@ -1,4 +1,5 @@
 //! Frames with BFD control packets over a single hop (RFC 5881): recognized, checked and written.
+use super::classify::has_address;
 use artery_engine::DropReason;
 use artery_forward::fast_path::LINK;
 use artery_l3::router::PortView;
@@ -32,7 +33,7 @@ impl<'a> Datagram<'a> {
             EtherType::IPV6 => parse_ipv6(packet)?,
             _ => return None,
         };
-        let is_ours = || ports.iter().any(|port| is_own_address(port, datagram.to));
+        let is_ours = || ports.iter().any(|port| has_address(port, datagram.to));
         (ethernet.dst() == port.address && is_ours()).then_some(datagram)
     }
 
@@ -87,16 +88,6 @@ fn parse_ipv6(packet: &[u8]) -> Option<Datagram<'_>> {
 
 fn is_to_bfd(udp: &[u8]) -> bool {
     Udp::new(udp).is_ok_and(|udp| udp.dst_port() == BfdControl::UDP_PORT)
-}
-
-fn is_own_address(port: &PortView, address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => port.v4.iter().any(|(own, _)| *own == address.to_bits()),
-        IpAddr::V6(address) => {
-            let own = address.to_bits();
-            port.link_local == own || port.v6.iter().any(|(other, _)| *other == own)
-        }
-    }
 }
 
 /// A frame with a control packet, whose MAC addresses are still to be written. None if the addresses
