@@ -3,7 +3,18 @@ use artery_engine::{
     StartError, Write, parse_value,
 };
 
-pub static CLASS: Class = Class {
+pub static CLASS: Class = PULL_SWITCH;
+
+pub static SIMPLE: Class = Class {
+    name: "SimplePullSwitch",
+    summary: "pulls from one input, which a handler chooses",
+    manual: "
+Does what PullSwitch does. In Click it differs by not telling who pulls whether there is something to pull.",
+    example: "Idle -> Queue -> s :: SimplePullSwitch(1) -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
+    ..PULL_SWITCH
+};
+
+const PULL_SWITCH: Class = Class {
     name: "PullSwitch",
     group: "queue",
     summary: "pulls from one input, which a handler chooses",
@@ -20,7 +31,7 @@ negative, or not connected, nothing can be pulled.",
     ..Class::PER_WORKER
 };
 
-pub(super) static HANDLERS: &[Handler] = &[
+static HANDLERS: &[Handler] = &[
     Handler::read("switch", "INPUT", &READ).and_write(&Write(PullSwitch::set_input)),
     Handler::read("config", "INPUT", &READ),
 ];
@@ -29,12 +40,12 @@ static READ: Read<PullSwitch> =
     Read(|s, _, _| Ok(s.input.map_or("-1".to_string(), |input| input.to_string())));
 
 /// Pulls from one input; also what SimplePullSwitch does.
-pub(super) struct PullSwitch {
+struct PullSwitch {
     input: Option<usize>,
 }
 
 impl PullSwitch {
-    pub(super) fn new(args: &Args<'_>) -> Result<PullSwitch, ArgError> {
+    fn new(args: &Args<'_>) -> Result<PullSwitch, ArgError> {
         let input: i32 = args.read("INPUT")?;
         Ok(PullSwitch { input: usize::try_from(input).ok().filter(|input| *input < args.inputs()) })
     }
@@ -95,5 +106,14 @@ mod tests {
         assert_eq!((bench.signals().0, bench.pull(0, 8).len()), (false, 0));
         assert_eq!(bench.read("switch", "").unwrap(), "-1");
         assert!(bench.write("switch", "left").is_err());
+    }
+
+    #[test]
+    fn the_simple_one_pulls_from_the_chosen_input() {
+        let mut bench = Bench::setup(&SIMPLE, "1").inputs(2).build().unwrap();
+        (0..2).for_each(|input| bench.offer(input, [input as u8]));
+        assert_eq!(bench.pull(0, 8)[0].data(), [1]);
+        bench.write("switch", "0").unwrap();
+        assert_eq!(bench.pull(0, 8)[0].data(), [0]);
     }
 }
