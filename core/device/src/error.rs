@@ -88,6 +88,14 @@ pub enum DeviceError {
         #[serde(deserialize_with = "optional_words")]
         capability: Option<StaticText>,
     },
+    /// Something failed for a reason of our own, as when the helper process refuses a file.
+    #[error("{name}: {why}")]
+    Refused {
+        /// The interface, device or file.
+        name: String,
+        /// Why, and what helps.
+        why: String,
+    },
     /// The helper process changes only ports that there were at the start, and devices that it made.
     #[error(
         "{name}: the router's helper process changes only ports that there were at the start, and devices \
@@ -312,7 +320,8 @@ impl DeviceError {
             }
             Some(libc::ENODEV | libc::ENXIO) => DeviceError::Gone { name },
             Some(libc::ENETDOWN) => DeviceError::Down { name },
-            errno => DeviceError::System { name, doing, errno: errno.unwrap_or(0) },
+            Some(errno) => DeviceError::System { name, doing, errno },
+            None => DeviceError::Refused { name, why: error.to_string() },
         }
     }
 
@@ -321,7 +330,8 @@ impl DeviceError {
         let name = name.to_owned();
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => DeviceError::NotPermitted { name, doing, capability: None },
-            errno => DeviceError::System { name, doing, errno: errno.unwrap_or(0) },
+            Some(errno) => DeviceError::System { name, doing, errno },
+            None => DeviceError::Refused { name, why: error.to_string() },
         }
     }
 }

@@ -93,7 +93,7 @@ pub use host_routes::{HOST_ROUTE_METRIC, HOST_ROUTE_PROTOCOL, HostRouteChange, H
 pub use interface::{Interface, split_vlan_name};
 pub use memory::{MemoryPort, MemoryRx, MemoryTx, memory_pair};
 pub use netdev::{XdpFeatures, xdp_features};
-pub use owner::PortClaim;
+pub use owner::{PeerCredentials, PortClaim};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Port, PortSpec, PortState, Ports, QueueHandle, RxHandle, TxHandle};
 pub use probe::{NoProbe, ProbeError, ProbeFailure, ProbeKind, Prober};

@@ -3,11 +3,11 @@
 //! name that the kernel keeps for the network namespace. The kernel removes the name when the process ends,
 //! however it ends.
 use crate::privsep::drop_capabilities;
-use crate::{DeviceError, Interface};
-use rustix::fd::OwnedFd;
+use crate::{DeviceError, Interface, sys};
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Pid, Uid};
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -157,14 +157,35 @@ fn refuse_owner(interface: &Interface, is_shared: bool) -> Result<(), DeviceErro
 /// root or this user count: others must not be able to keep a router from starting.
 fn other_owner(name: &SocketAddr) -> Option<String> {
     let socket = connect_to_owner(name)?;
-    let owner = socket_peercred(&socket).ok()?;
-    let is_trusted = owner.uid.is_root() || owner.uid == rustix::process::geteuid();
-    if !is_trusted || owner.pid == rustix::process::getpid() {
+    let owner = PeerCredentials::of(socket.as_fd()).ok()?;
+    if !owner.is_trusted() || owner.process == Some(rustix::process::getpid()) {
         return None;
     }
-    let pid = owner.pid.as_raw_nonzero();
+    let Some(pid) = owner.process else { return Some("a process in another PID namespace".to_string()) };
+    let pid = pid.as_raw_nonzero();
     let command_line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     Some(format!("{} (pid {pid})", process_name(&command_line)))
+}
+
+/// Who is at the other end of a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// None if it is in a PID namespace that is not seen from here, as that of a container is not.
+    pub process: Option<Pid>,
+    user: Uid,
+}
+
+impl PeerCredentials {
+    /// Asks the kernel; an error if the descriptor is no Unix socket that is connected.
+    pub fn of(socket: BorrowedFd<'_>) -> std::io::Result<PeerCredentials> {
+        let found = sys::peer_credentials(socket)?;
+        Ok(PeerCredentials { process: Pid::from_raw(found.pid), user: Uid::from_raw(found.uid) })
+    }
+
+    /// Whether it is root or this process's user.
+    pub fn is_trusted(&self) -> bool {
+        self.user.is_root() || self.user == rustix::process::geteuid()
+    }
 }
 
 /// Connects to the process that listens at a name. One that never accepts could keep the caller waiting for

@@ -93,6 +93,8 @@ unsafe impl PlainOption for libc::xdp_mmap_offsets {}
 unsafe impl PlainOption for libc::xdp_statistics {}
 // SAFETY: a number.
 unsafe impl PlainOption for libc::xdp_options {}
+// SAFETY: three numbers of four bytes.
+unsafe impl PlainOption for libc::ucred {}
 
 /// Sets a socket option.
 pub(crate) fn set_option<T: PlainOption>(
@@ -135,6 +137,12 @@ pub(crate) fn option<T: PlainOption>(
     // SAFETY: the kernel writes at most `len` bytes over the value, of which any are valid.
     check(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) })?;
     Ok(value)
+}
+
+/// The process at the other end of a Unix socket, as the kernel recorded it when they were connected
+/// (SO_PEERCRED, unix(7)). rustix's type has no room for a process that is 0.
+pub(crate) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+    option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, libc::ucred { pid: 0, uid: 0, gid: 0 })
 }
 
 /// Binds a packet socket to an interface, for frames of `protocol` (in host order; 0 for none).

@@ -170,7 +170,7 @@ impl Router {
         settings: RouterSettings,
     ) -> Result<(Plan, Vec<Problem>), Vec<Problem>> {
         let plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
-        let shared = Shared::new(classes, settings)?;
+        let shared = Shared::with_pool(classes, checked_pool(settings.frames)?, settings)?;
         let ((plan, _), warnings) =
             shared.make_elements(&mut shared.start_workers("builder", None)?, plan)?;
         Ok((plan, warnings))
@@ -203,10 +203,30 @@ impl Router {
     }
 }
 
+fn new_pool(frames: (usize, usize)) -> Result<&'static Pool, Vec<Problem>> {
+    Pool::new(frames.0, frames.1).map_err(|error| vec![Problem::of_router(error.to_string())])
+}
+
+/// The pool of all routers that are only checked: pools are never freed, and each refused configuration of a
+/// running router is checked.
+fn checked_pool(frames: (usize, usize)) -> Result<&'static Pool, Vec<Problem>> {
+    static CHECKED: Mutex<Option<&'static Pool>> = Mutex::new(None);
+    let mut checked = CHECKED.lock().unwrap_or_else(|e| e.into_inner());
+    let pool = checked.map_or_else(|| new_pool(frames), Ok)?;
+    Ok(*checked.insert(pool))
+}
+
 impl Shared {
     fn new(classes: Classes, settings: RouterSettings) -> Result<Shared, Vec<Problem>> {
+        Shared::with_pool(classes, new_pool(settings.frames)?, settings)
+    }
+
+    fn with_pool(
+        classes: Classes,
+        pool: &'static Pool,
+        settings: RouterSettings,
+    ) -> Result<Shared, Vec<Problem>> {
         let problem = |message: String| vec![Problem::of_router(message)];
-        let pool = Pool::new(settings.frames.0, settings.frames.1).map_err(|e| problem(e.to_string()))?;
         let control = Control::new(settings.workers, settings.chatter.clone(), settings.output.clone())
             .map_err(|error| problem(format!("can't make a file to wake workers by: {error}")))?;
         control.set_profile(settings.profile);
@@ -301,6 +321,10 @@ impl Handle {
     /// Whether all workers answer, each within a second.
     pub fn is_responsive(&self) -> bool {
         self.wait_for_workers("does not answer").is_ok()
+    }
+    /// Whether a replacement of the graph is being built, which requests to stop wait for.
+    pub fn is_replacing(&self) -> bool {
+        self.shared.control.is_replacing()
     }
     /// Asks the router to stop; its driver script, if it has one, decides.
     pub fn request_stop(&self) {

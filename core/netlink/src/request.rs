@@ -113,6 +113,11 @@ pub struct Datagram {
 }
 
 impl Datagram {
+    /// Whether no more of the answer comes behind it.
+    pub fn is_last(&self) -> bool {
+        self.is_last
+    }
+
     /// Its messages, without those that end an answer.
     pub fn into_messages(self) -> Vec<Message> {
         self.messages

@@ -435,12 +435,21 @@ impl Element for FlowBalancer {
             let (ours, theirs) = (self.shared.balancer(), old.shared.balancer());
             let both = (ours.choice_at(cx.turn()), theirs.choice_at(cx.turn()));
             self.begin_accounts(now, cx);
-            old.accounts.flush(now);
+            old.accounts.hand_over(now);
             let nat = self.shared.nat.as_ref();
             self.v4.restore_flows(&mut old.v4, &mut self.local, nat, both, now);
             self.v6.restore_flows(&mut old.v6, &mut self.local, nat, both, now);
             self.events = std::mem::take(&mut old.events);
             self.counters = old.counters;
         }
+    }
+
+    /// Has flows recorded that go on.
+    fn stop(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now().since_epoch();
+        let balancer = self.shared.balancer();
+        let choice = balancer.choice_at(cx.turn());
+        self.process_ended_flows(choice, now);
+        self.accounts.record_rest(&self.v4.flows, &self.v6.flows, choice, now);
     }
 }

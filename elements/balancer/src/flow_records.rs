@@ -85,6 +85,38 @@ impl FlowAccounts {
         self.walk(v6, 1, active, choice, now);
     }
 
+    /// Records what was not recorded of all flows, since there will be no later record of them.
+    pub(super) fn record_rest(
+        &mut self,
+        v4: &Option<FlowTable<Flow4>>,
+        v6: &Option<FlowTable<Flow6>>,
+        choice: &Choice,
+        now: Duration,
+    ) {
+        if self.export.active_timeout().is_some() && self.is_on {
+            self.record_table(v4, choice, now);
+            self.record_table(v6, choice, now);
+        }
+    }
+
+    fn record_table<K: FlowKey>(&mut self, flows: &Option<FlowTable<K>>, choice: &Choice, now: Duration) {
+        let Some(flows) = flows else { return };
+        let mut at = Some(FlowCursor::default());
+        while let Some(from) = at {
+            at = flows.report_active(from, WALKED, Tick::from_time(now), Duration::ZERO, |view, period| {
+                let (key, action) = (view.key(), view.answer().action);
+                self.record_period(&key, action, period, FlowEndReason::Forced, choice, now);
+            });
+            self.flush(now);
+        }
+    }
+
+    /// Ends the accounts, which another balancer continues.
+    pub(super) fn hand_over(&mut self, now: Duration) {
+        self.flush(now);
+        self.is_on = false;
+    }
+
     fn walk<K: FlowKey>(
         &mut self,
         flows: &Option<FlowTable<K>>,

@@ -15,6 +15,7 @@ pub mod hex;
 pub mod ip_header;
 pub mod json;
 pub mod network_header;
+pub mod packet_samples;
 pub mod reassembly;
 
 use artery_engine::RouterHandler;

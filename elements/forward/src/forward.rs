@@ -7,6 +7,7 @@
 use crate::decision_cache::DecisionCache;
 use crate::fast_path::{self, ForwardFamily, FrameCheck};
 use crate::flow::FlowHasher;
+use crate::samples::PortSampler;
 use crate::shared::{self, SharedRouter};
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Level, Packet, anno};
 use artery_l3::PortId;
@@ -31,6 +32,7 @@ pub(crate) struct Forward<A: ForwardFamily> {
     work: BatchState<A>,
     router: Arc<SharedRouter>,
     worker: usize,
+    sampler: PortSampler,
 }
 
 /// State of one batch; kept to reuse its memory.
@@ -68,7 +70,8 @@ impl<A: ForwardFamily> Forward<A> {
         }
         let readers = router.readers();
         let work = BatchState::new(A::path_reader(readers).clone(), ports as u16);
-        Ok(Forward { ports: readers.ports.clone(), work, worker: args.worker().0, router })
+        let sampler = PortSampler::new(args.resource(), &router);
+        Ok(Forward { ports: readers.ports.clone(), work, worker: args.worker().0, router, sampler })
     }
 }
 
@@ -198,6 +201,23 @@ impl<A: ForwardFamily> BatchState<A> {
         self.addresses.extend(plain.map(|(packet, _)| which(packet)));
     }
 
+    /// Samples the frames whose turn it is, as they arrived. Those that are redirected are of flows that are
+    /// exported as such.
+    #[cold]
+    fn sample_frames(&self, batch: &Batch, input: usize, sampler: &mut PortSampler) {
+        let packets = batch.iter().as_slice();
+        let is_fast = |place: &usize| self.outputs.get(*place) == Some(&FAST_PATH);
+        sampler.sample_batch(packets.len(), |place| {
+            let packet = packets.get(place).filter(|packet| A::destination_annotation(packet) == A::ZERO)?;
+            // Decisions are of frames that passed the check alone.
+            let decision = is_fast(&place)
+                .then(|| self.decisions.get((0..place).filter(is_fast).count()))
+                .flatten()
+                .filter(|decision| decision.outcome == Outcome::Forward);
+            Some((packet.data(), input, decision.map(|decision| usize::from(decision.port.0))))
+        });
+    }
+
     /// Makes exceptions of all frames, so that they follow those that wait in the
     /// slow path; see [`crate::order`].
     #[cold]
@@ -310,7 +330,7 @@ impl<A: ForwardFamily> Element for Forward<A> {
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let (turn, came_by) = (cx.turn(), PortId(input as u16));
         let changes = self.router.change_count();
-        let Forward { ports, work, router, worker } = self;
+        let Forward { ports, work, router, worker, sampler } = self;
         let ports = ports.read(turn);
         let Some(port) = ports.get(input) else { return cx.discard_all(batch, DropReason::DeviceDown) };
         let gate = FrameCheck::new(port);
@@ -323,11 +343,13 @@ impl<A: ForwardFamily> Element for Forward<A> {
         if port.settings.rpf != ReversePath::Off {
             work.check_sources(batch, port.settings.rpf, came_by, turn);
         }
+        let decided = work.decide_frames(batch, turn, changes);
+        if sampler.is_due(batch.len()) {
+            work.sample_frames(batch, input, sampler);
+        }
         // Where senders get ICMP redirects, the slow path sends them.
         let may_turn_back = !port.settings.redirects || work.are_redirected;
-        let port = work
-            .decide_frames(batch, turn, changes)
-            .filter(|port| (may_turn_back || *port != came_by) && work.are_all_fast_path());
+        let port = decided.filter(|port| (may_turn_back || *port != came_by) && work.are_all_fast_path());
         if router.reorder_guard().is_behind(*worker) {
             work.punt_all();
         } else if let Some((port, view)) = port.and_then(|port| Some((port, ports.get(usize::from(port.0))?)))

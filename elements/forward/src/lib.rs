@@ -14,6 +14,7 @@ mod ip6_forward;
 #[allow(unreachable_pub)]
 mod ip_forward;
 pub mod order;
+mod samples;
 pub mod shared;
 pub mod shortcut;
 

@@ -4,6 +4,8 @@
 #[forbid(unsafe_code)]
 pub mod adopt;
 #[forbid(unsafe_code)]
+pub mod apply;
+#[forbid(unsafe_code)]
 pub mod cachegrind;
 pub mod engine_bench;
 #[forbid(unsafe_code)]

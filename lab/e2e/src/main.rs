@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use artery_bench::results::{Delivery, Manner};
-use artery_bench::{adopt, engine_bench, fib, flows, forward, fpm, latency, refuse, soak, wire};
+use artery_bench::{adopt, apply, engine_bench, fib, flows, forward, fpm, latency, refuse, soak, wire};
 use artery_papers::{self as papers, Paper, Papers, click1999, freebsd2009, misses2008, veb2021};
 use artery_rig::{console, vm};
 use clap::{Parser, Subcommand};
@@ -19,6 +19,7 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   artery-bench adopt --quick                   as root: forwarding beside the kernel, and the kernel beside it
   artery-bench adopt --policy --quick          as root: connections past a firewall, beside the kernel with it
+  artery-bench apply --quick                   as root: a stream of packets while a router is changed
   FASTCLICK=… artery-bench engine              the engine beside FastClick and DPDK's testpmd
   artery-bench fib --quick                     lookups a second of every routing table, with a synthetic feed
   artery-bench fib --table rib.gz --json       the same with care on a feed of your own, as JSON lines
@@ -42,6 +43,9 @@ enum Command {
     /// Forward in the kernel's hooks: by our tables, by the kernel's, and the kernel alone; frames
     /// a second and TCP
     Adopt(adopt::Options),
+    /// What becomes of a stream through a router while `artery apply` changes a route, a rule, a member or a
+    /// port; as root
+    Apply(apply::Options),
     /// What a hop costs, and our rate beside rivals on the same configuration text
     Engine(Manner),
     /// How fast routing tables look up and change, and what memory they take: ours, and others' beside them
@@ -168,6 +172,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     let done = match command {
         Command::Vm(vm) => return vm::command::run(&vm),
         Command::Adopt(options) => adopt::run(&options),
+        Command::Apply(options) => apply::run(&options),
         Command::RefuseBpf(refused) => refuse::run(&refused),
         Command::Engine(manner) => engine_bench::run(manner),
         Command::Fib(options) => fib::run(&options),

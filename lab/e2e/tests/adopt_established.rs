@@ -3,9 +3,10 @@
 
 use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net};
 use crate::support::connections::{Connection, Datagrams, flush_connections, until, until_fast};
-use crate::support::{SOON, end};
+use crate::support::{SOON, end, end_by};
 use artery_rig::program::artery;
 use artery_rig::{Process, Result};
+use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -16,6 +17,10 @@ const FIREWALL: &str = "table inet fw { chain forward { type filter hook forward
      table ip nat { chain out { type nat hook postrouting priority 100; oifname eth1 masquerade; }; \
      chain in { type nat hook prerouting priority -100; iifname eth1 tcp dport 8080 dnat to \
      10.0.1.2:80; }; }";
+/// Segments of connections that are not known are dropped, also those from inside.
+const STRICT: &str = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
+     ct state established accept; \
+     iifname eth0 tcp flags & (fin | syn | rst | ack) == syn accept; }; }";
 const OPEN: &str = "add rule inet fw forward ct status dnat accept";
 const INSIDE: &str = "10.0.1.2";
 const GATEWAY: &str = "10.0.2.1";
@@ -135,10 +140,7 @@ fn what_comes_to_a_translated_port_goes_past_and_stops_when_rules_or_translation
 
 /// A connection past rules that drop segments of connections that are not known.
 fn fast_connection(net: &Net) -> Result<(Process, Connection)> {
-    let rules = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
-         ct state established accept; \
-         iifname eth0 tcp flags & (fin | syn | rst | ack) == syn accept; }; }";
-    let router = adopt(net, "tc", rules)?;
+    let router = adopt(net, "tc", STRICT)?;
     let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
     let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
     until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
@@ -164,16 +166,49 @@ fn a_connection_that_was_silent_for_longer_than_its_timeout_is_not_forwarded() {
     });
 }
 
+/// A connection that began while no process listened for events of connections.
+fn existing_connection(net: &Net) -> Result<Connection> {
+    net.r.sysctl("net.netfilter.nf_conntrack_tcp_loose", "0")?;
+    net.r.run(["nft", STRICT])?;
+    // Anyone on this machine may be listening.
+    net.r.sysctl("net.netfilter.nf_conntrack_events", "0")?;
+    let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
+    let old = Connection::open(&net.a, &net.b, outside, outside)?;
+    old.exchange(1);
+    net.r.sysctl("net.netfilter.nf_conntrack_events", "2")?;
+    Ok(old)
+}
+
+#[test]
+fn connections_that_began_before_are_compared_each_second_if_the_operator_says_so() {
+    on_the_net("adopt-established-existing", |net| {
+        let mut old = existing_connection(net)?;
+        let words = ["adopt", "--established-existing", "--path", "tc", "eth0", "eth1"];
+        net.r.sysctl("net.netfilter.nf_conntrack_tcp_be_liberal", "1")?;
+        let router = net.r.command([artery()?]).args(words).spawn()?;
+        router.wait_for("forwarding\n", 6 * SOON)?;
+        until_fast(net, &router, &mut |rounds| old.exchange(rounds))?;
+        // It goes on for longer than from one comparison to the next.
+        for _ in 0..8 {
+            std::thread::sleep(Duration::from_millis(300));
+            let before = by_kernel(&net.r)?;
+            old.exchange(20);
+            assert!(by_kernel(&net.r)? < before + 3, "a connection that is there goes by the kernel");
+        }
+        net.r.run(["conntrack", "-D", "-p", "tcp", "--dport", "8000"])?;
+        std::thread::sleep(Duration::from_millis(1500));
+        old.near.write_all(b"x").expect("it is sent");
+        old.far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        assert!(old.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection was removed");
+        end(router)?;
+        Ok(())
+    });
+}
+
 #[test]
 fn connections_that_began_before_stay_with_the_kernel_which_has_no_events_of_them() {
     on_the_net("adopt-established-before", |net| {
-        net.r.run(["nft", FIREWALL])?;
-        // Anyone on this machine may be listening.
-        net.r.sysctl("net.netfilter.nf_conntrack_events", "0")?;
-        let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
-        let old = Connection::open(&net.a, &net.b, outside, outside)?;
-        old.exchange(1);
-        net.r.sysctl("net.netfilter.nf_conntrack_events", "2")?;
+        let old = existing_connection(net)?;
         let router = adopt(net, "tc", "list ruleset")?;
         let before = by_kernel(&net.r)?;
         old.exchange(50);
@@ -267,4 +302,40 @@ fn rules_that_come_are_followed_by_tc() {
 #[test]
 fn rules_that_come_are_followed_by_xdp() {
     rules_that_come_are_followed("xdp");
+}
+
+#[test]
+fn programs_know_of_connections_only_while_there_are_rules_and_no_packet_is_lost_between() {
+    on_the_net("adopt-established-while", |net| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("control");
+        let adopt = net.r.command([artery()?]).args(["adopt", "--path", "tc", "eth0", "eth1", "-u"]);
+        let router = adopt.arg(&socket).spawn()?;
+        router.wait_for("forwarding\n", 6 * SOON)?;
+        let looks_up = || {
+            let shown = net.r.command([artery()?]).args(["show", "adopt", "-u"]).arg(&socket).run()?;
+            Ok(shown.stdout.contains("past rules"))
+        };
+        net.a.ping("10.0.2.2", 1)?;
+        let stream = net.a.spawn(["ping", "-q", "-i", "0.01", "10.0.2.2"])?;
+        assert!(!looks_up()?);
+        for _ in 0..2 {
+            net.r.run(["nft", FIREWALL])?;
+            until("connections are followed", &router, looks_up)?;
+            let outside: SocketAddr = "10.0.2.2:9000".parse().unwrap();
+            let udp = Datagrams::open(&net.a, &net.b, outside)?;
+            until_fast(net, &router, &mut |rounds| {
+                udp.exchange(rounds);
+            })?;
+            net.r.run(["nft", "flush ruleset"])?;
+            until("connections are followed no longer", &router, || Ok(!looks_up()?))?;
+        }
+        let pings = end_by(stream, Signal::INT)?.stdout;
+        let line = pings.lines().find(|line| line.contains("transmitted")).unwrap_or_default();
+        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        // The last one may be under way.
+        assert!(numbers.len() >= 2 && numbers[0] <= numbers[1] + 1 && numbers[1] > 100, "{pings}");
+        end(router)?;
+        Ok(())
+    });
 }

@@ -15,6 +15,7 @@ mod adopt_policy;
 mod adopt_ports;
 mod adopt_rule_sets;
 mod adopt_rules;
+mod adopt_samples;
 mod adopt_sources;
 mod adopt_special_addresses;
 mod balancer;

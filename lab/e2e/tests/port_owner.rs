@@ -56,6 +56,12 @@ fn a_second_process_is_refused_with_the_name_of_the_first() {
             let other = refused(&net.r, words)?;
             assert!(is_owned_by(&other.stderr, "eth0", "artery run", pid), "{words:?}: {}", other.stderr);
         }
+        // From a container, which does not see the owner's process.
+        let words = ["unshare", "--pid", "--fork", "--mount-proc"];
+        let inside = net.r.command(words).arg(artery()?).args(["run", "-e", &wire]).output()?;
+        assert_eq!(inside.code(), Some(1), "{}", inside.stderr);
+        let expected = "another router has eth0 as its port: a process in another PID namespace";
+        assert!(inside.stderr.contains(expected), "{}", inside.stderr);
         nothing_is_doubled(net)?;
         end(first).map(drop)
     });

@@ -5,9 +5,11 @@
 //! One that it has established is forwarded until a program sees a packet that may close it, or the kernel
 //! says that its entry is gone. Entries are known by their numbers (`CTA_ID`), so that one that reuses
 //! addresses and ports is never taken for the old one. Only connections that began while this listened have
-//! events; others stay with the kernel.
+//! events; others stay with the kernel, unless all entries are to be compared each second.
 //! What is not here: which rules allow it (`blockers`), and how packets are found and changed
 //! (`fast::flows`).
+mod dump;
+mod existing;
 mod explain;
 mod judgement;
 mod keeper;

@@ -23,4 +23,7 @@ mod session;
 pub use connections::{ConnectionKeeper, ConnectionStatus, ConnectionTracker};
 pub use drivers::MOST_MTU_OF_A_BUFFER;
 pub use pace::{Lag, TurnTimes};
-pub use session::{DeadPath, Error, Established, ExplainedStep, Explanation, Session, SessionNews, Shortage};
+pub use session::{
+    DeadPath, Error, Established, EstablishedOptions, ExplainedStep, Explanation, Session, SessionNews,
+    Shortage,
+};

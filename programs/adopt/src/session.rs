@@ -8,7 +8,7 @@ mod returned;
 mod vrfs;
 
 pub use error::Error;
-pub use established::Established;
+pub use established::{Established, EstablishedOptions};
 pub use explain::{ExplainedStep, Explanation};
 pub use news::{DeadPath, SessionNews, Shortage};
 
@@ -51,8 +51,11 @@ pub struct Session {
     /// If established connections are forwarded past rules.
     tracker: Option<ConnectionTracker>,
     established: Established,
-    /// Why connections are not followed though rules have come, until it is reported.
+    follows_existing: bool,
+    /// Why connections are not followed though there are rules, until it is reported.
     unfollowed: Option<String>,
+    /// Since when there are no rules that connections could be forwarded past, while these are followed.
+    without_rules: Option<Instant>,
     /// If a bridge is adopted.
     bridges: Option<BridgeFollower>,
     /// Members of bridges that the kernel took no program for, and why.
@@ -94,14 +97,14 @@ impl Session {
     /// Adopts interfaces, each by the mode that is chosen for it. From its return on packets are forwarded. A
     /// graph receives every change that the programs receive, and before them.
     pub fn open(ports: &[(Port, Mode)], graph: Option<Graph>, now: Instant) -> Result<Session, Error> {
-        Session::open_with(ports, graph, Established::InKernel, now)
+        Session::open_with(ports, graph, EstablishedOptions::default(), now)
     }
 
     /// The same, and says what is done with established connections that rules keep in the kernel.
     pub fn open_with(
         ports: &[(Port, Mode)],
         graph: Option<Graph>,
-        established: Established,
+        established: EstablishedOptions,
         now: Instant,
     ) -> Result<Session, Error> {
         let kernel = |doing| move |error| Error::Kernel(doing, error);
@@ -119,8 +122,10 @@ impl Session {
             keeper: NeighborRefresher::open().map_err(kernel("opening a socket for neighbors"))?,
             watch: BlockerWatch::open(&ports).map_err(kernel("watching filters and settings"))?,
             tracker: None,
-            established,
+            established: established.which,
+            follows_existing: established.existing,
             unfollowed: None,
+            without_rules: None,
             bridges: None,
             refused: Vec::new(),
             named_ports: Vec::new(),
@@ -146,8 +151,8 @@ impl Session {
             ports,
         };
         let has_rules = || blockers::survey(&session.ports).iter().any(blockers::is_passable);
-        if established == Established::Forwarded || session.lacks_tracker() && has_rules() {
-            session.open_tracker(now)?;
+        if session.established == Established::Forwarded || session.lacks_tracker() && has_rules() {
+            session.begin_following(now);
         }
         session.follow_bridges()?;
         let is_bridge = |(port, _): &&(Port, Mode)| port.bridging == Bridging::Bridge;
@@ -236,9 +241,11 @@ impl Session {
             news.left_xdp = self.leave_dead_path(now);
         }
         news.unfollowed = self.unfollowed.take();
+        news.uncompared = self.tracker.as_mut().and_then(ConnectionTracker::drain_failure);
         news.guards |= !news.returned.is_empty() || news.left_xdp.is_some();
         if is_time {
             self.refreshed = now;
+            self.end_following(now);
             self.follow_balancing();
             self.follow_redirects();
             self.follow_ports();
@@ -408,7 +415,7 @@ impl Session {
         }
         guards.extend(self.refused.iter().map(|(port, why)| blockers::refused_member(port, why)));
         if guards.iter().any(blockers::is_passable) && self.lacks_tracker() {
-            self.begin_following();
+            self.begin_following(Instant::now());
         }
         let (policy, consent) = self.pass_established(&mut guards);
         guards.extend(self.find_vrf_blockers(&ports, &consent));

@@ -9,6 +9,7 @@ mod live;
 mod report;
 mod rights;
 mod routes;
+mod samples;
 mod share;
 mod status;
 
@@ -21,6 +22,7 @@ pub(crate) use status::VrfStatus;
 pub(crate) use status::example;
 pub(crate) use status::{Connections, PortStatus, Status, Tables};
 
+use crate::ipfix::IpfixSettings;
 use crate::metrics::MetricsAddress;
 use crate::options::ControlOptions;
 use crate::options::values::seconds;
@@ -28,7 +30,7 @@ use crate::output::{LogFormat, print_stdout};
 use crate::signals::EarlyHangup;
 use anyhow::Context as _;
 use artery_adopt::Established;
-use artery_adopt::blockers::{self, Blocker, Bridging, Port};
+use artery_adopt::blockers::{self, Blocker, BlockerKind, Bridging, Port};
 use artery_adopt::fast::{self, Accelerator, Mode};
 use artery_adopt::kernel::Family;
 use artery_device::Interface;
@@ -96,6 +98,12 @@ pub(crate) struct AdoptOptions {
         default_missing_value = "all"
     )]
     established: Option<WhichEstablished>,
+    /// Also connections go past rules that began before, which the kernel does not tell the end of
+    ///
+    /// All its entries are read each second, while there are such connections: one that is gone is
+    /// forwarded for up to a second longer. Should that take more than a second, they stay with the kernel.
+    #[arg(long)]
+    established_existing: bool,
     /// The path that packets go; otherwise the best for each port
     #[arg(long, value_name = "PATH")]
     path: Option<Path>,
@@ -108,6 +116,10 @@ pub(crate) struct AdoptOptions {
     /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "WHERE", conflicts_with = "dry_run")]
     metrics: Vec<MetricsAddress>,
+    /// Export one of N forwarded packets as IPFIX (RFC 7011) to a collector, port 4739 by default; keys are
+    /// sample=N, which has to be given, source=ADDR and domain=N (0)
+    #[arg(long, value_name = "ADDR[:PORT],sample=N[,KEY=VALUE]...", conflicts_with = "dry_run")]
+    ipfix: Option<IpfixSettings>,
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, conflicts_with = "dry_run")]
     pub(crate) log: LogFormat,
@@ -231,6 +243,14 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         options.established() == WhichEstablished::None || options.path != Some(Path::Graph),
         "--established and --path graph: a graph translates no addresses; use --path xdp or tc"
     );
+    anyhow::ensure!(
+        options.ipfix.as_ref().is_none_or(|ipfix| ipfix.sample.is_some()),
+        "--ipfix exports samples of packets here; say of how many packets one, such as sample=1000"
+    );
+    anyhow::ensure!(
+        options.established() != WhichEstablished::None || !options.established_existing,
+        "--established-existing: none go past rules; use it without --established=none and --path graph"
+    );
     let has_bridge = ports.iter().any(|port| port.bridging == Bridging::Bridge);
     anyhow::ensure!(
         options.path != Some(Path::Graph) || !has_bridge,
@@ -269,7 +289,11 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     facts.iter_mut().for_each(|facts| facts.vrf = routes.vrfs.get(&facts.port.index).cloned());
     let mut choice = Choice::of(&facts, options.path);
     let has_rules = established.iter().any(|path| path.has_rules);
-    let mut notes = verify(&ports, &mut choice, has_rules, options)?;
+    let (mut notes, takes_connections) = verify(&ports, &mut choice, has_rules, options)?;
+    if !takes_connections {
+        guards.retain(|guard| guard.kind != BlockerKind::ConnectionRule);
+        guards.iter_mut().for_each(|guard| guard.is_passed = false);
+    }
     match choice.best().is_xdp() {
         true => guards.extend(blockers::find_blockers_of_xdp(&ports)),
         false => guards.retain(|guard| !guard.is_met_by_tc(&ports)),
@@ -304,16 +328,16 @@ fn notes_on_xdp(ports: &[Facts], path: Path) -> Vec<String> {
 /// Has the kernel's verifier check the programs of each path that could be taken, and attaches none. A path
 /// whose program the verifier refuses is ruled out; it is an error if the user asked for that path, or no
 /// other is left. Without the right to load programs the result is a note. With `has_rules` the programs are
-/// such as look connections up.
+/// such as look connections up, unless the kernel takes those by no path, which the answer says.
 fn verify(
     ports: &[Port],
     choice: &mut Choice,
     has_rules: bool,
     options: &AdoptOptions,
-) -> anyhow::Result<Vec<String>> {
-    let Some(port) = ports.first() else { return Ok(Vec::new()) };
+) -> anyhow::Result<(Vec<String>, bool)> {
+    let Some(port) = ports.first() else { return Ok((Vec::new(), true)) };
     let unseen = |error: &dyn std::fmt::Display| {
-        vec![format!("whether the kernel takes the programs could not be seen: {error}")]
+        (vec![format!("whether the kernel takes the programs could not be seen: {error}")], true)
     };
     let made = Accelerator::new().and_then(|mut accelerator| {
         has_rules.then(|| accelerator.enable_flows()).transpose()?;
@@ -323,16 +347,23 @@ fn verify(
         Ok(accelerator) => accelerator,
         Err(error) => return Ok(unseen(&error)),
     };
-    let mut notes = Vec::new();
-    while let Err(error) = accelerator.verify_program(port.index, choice.best().mode()) {
+    let (mut notes, mut refused) = (Vec::new(), Vec::new());
+    while let Some(error) =
+        choice.paths.first().and_then(|path| accelerator.verify_program(port.index, path.mode()).err())
+    {
         if error.is_for_want_of_rights() {
             return Ok(unseen(&error));
         }
         notes.push(format!("{}: {}", choice.best().in_words(), refusal(&error, options.verbose)));
-        anyhow::ensure!(choice.paths.len() > 1, "{}", notes.join("\n"));
-        choice.paths.remove(0);
+        refused.push(choice.paths.remove(0));
     }
-    Ok(notes)
+    if !choice.paths.is_empty() {
+        return Ok((notes, true));
+    }
+    choice.paths = refused;
+    anyhow::ensure!(has_rules, "{}", notes.join("\n"));
+    let (without, _) = verify(ports, choice, false, options)?;
+    Ok((notes.into_iter().chain(without).collect(), false))
 }
 
 /// Why the kernel does not take a program, with the last lines of the verifier's log if `is_verbose`.

@@ -10,6 +10,7 @@ use crate::options::values::{address_with_port, seconds};
 use crate::output::Output;
 use anyhow::Context as _;
 use artery_common::flow_export::FlowExport;
+use artery_common::packet_samples::PacketSamples;
 use artery_device::system_message;
 use artery_engine::Resources;
 use message::{Head, Message};
@@ -34,6 +35,9 @@ const ACTIVE: Duration = Duration::from_secs(60);
 const LEAST_ACTIVE: Duration = Duration::from_secs(1);
 const MOST_ACTIVE: Duration = Duration::from_secs(86_400);
 
+/// Most packets of which one is sampled.
+const MOST_INTERVAL: u32 = 16_777_216;
+
 /// Where flows are exported to, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IpfixSettings {
@@ -44,11 +48,13 @@ pub(crate) struct IpfixSettings {
     pub(crate) domain: u32,
     /// After what time a flow that goes on is recorded.
     pub(crate) active: Duration,
+    /// One of so many forwarded packets is sampled, if any.
+    pub(crate) sample: Option<u32>,
 }
 
 impl IpfixSettings {
     pub(crate) fn to(collector: SocketAddr) -> IpfixSettings {
-        IpfixSettings { collector, source: None, domain: 0, active: ACTIVE }
+        IpfixSettings { collector, source: None, domain: 0, active: ACTIVE, sample: None }
     }
 
     /// Checks that messages can go from the source to the collector.
@@ -83,9 +89,10 @@ impl FromStr for IpfixSettings {
                         .map_err(|_| format!("domain={value}: write a number below 4294967296"))?;
                 }
                 "active" => settings.active = active_time(value)?,
+                "sample" => settings.sample = Some(sampling_interval(value)?),
                 _ => {
                     return Err(format!(
-                        "unknown '{part}'; behind the collector may stand source=, domain= and active="
+                        "unknown '{part}'; behind the collector may stand source=, domain=, active=, sample="
                     ));
                 }
             }
@@ -101,6 +108,15 @@ fn wrong_source(value: &str) -> String {
 fn active_time(value: &str) -> Result<Duration, String> {
     let time = seconds(value).ok().filter(|time| (LEAST_ACTIVE..=MOST_ACTIVE).contains(time));
     time.ok_or_else(|| format!("active={value}: write a time from 1s to 1day, such as 60 (seconds)"))
+}
+
+fn sampling_interval(value: &str) -> Result<u32, String> {
+    let interval = value.parse().ok().filter(|interval| (1..=MOST_INTERVAL).contains(interval));
+    interval.ok_or_else(|| {
+        format!(
+            "sample={value}: write of how many packets one is sampled, 1 to {MOST_INTERVAL}, such as 1000"
+        )
+    })
 }
 
 /// An exporter that does not send yet.
@@ -139,12 +155,15 @@ impl Exporter {
     pub(crate) fn start(self, resources: &Resources, voice: Output) -> anyhow::Result<Export> {
         let export = resources.get::<FlowExport>();
         export.turn_on(self.settings.active);
+        let samples = resources.get::<PacketSamples>();
+        samples.turn_on(self.settings.sample.unwrap_or(0));
         let running = resources.get::<Running>();
         *running.0.lock().unwrap_or_else(|e| e.into_inner()) = Arc::downgrade(&self.counts);
         let (end, ends) = mpsc::channel::<()>();
         let mut sender = MessageSender {
             exporter: self,
             export,
+            samples,
             voice,
             sequence: 0,
             templates_sent: None,
@@ -192,6 +211,7 @@ impl Drop for Export {
 struct MessageSender {
     exporter: Exporter,
     export: Arc<FlowExport>,
+    samples: Arc<PacketSamples>,
     voice: Output,
     /// Records in all messages so far, modulo 2^32.
     sequence: u32,
@@ -206,23 +226,31 @@ impl MessageSender {
     fn send_records(&mut self) {
         let mut message = Message::new();
         if self.templates_sent.is_none_or(|sent| sent.elapsed() >= TEMPLATES) {
-            message.write_templates(self.lost_records());
+            message.write_templates(self.lost_records(), self.exporter.settings.sample);
             self.templates_sent = Some(Instant::now());
         }
         for flow in self.export.take_records() {
-            if !message.add_flow(&flow) {
-                self.send_message(std::mem::replace(&mut message, Message::new()));
-                // There is room for any record in a message of its own.
-                message.add_flow(&flow);
-            }
+            self.add_record(&mut message, |message| message.add_flow(&flow));
+        }
+        for packet in self.samples.drain_samples() {
+            self.add_record(&mut message, |message| message.add_sample(&packet));
         }
         if !message.is_empty() {
             self.send_message(message);
         }
     }
 
+    /// Adds a record, to the next message if this one has no room.
+    fn add_record(&mut self, message: &mut Message, add: impl Fn(&mut Message) -> bool) {
+        if !add(message) {
+            self.send_message(std::mem::replace(message, Message::new()));
+            // There is room for any record in a message of its own.
+            add(message);
+        }
+    }
+
     fn lost_records(&self) -> u64 {
-        self.export.lost_records() + self.exporter.counts.unsent.load(Relaxed)
+        self.export.lost_records() + self.samples.lost_samples() + self.exporter.counts.unsent.load(Relaxed)
     }
 
     fn send_message(&mut self, message: Message) {
@@ -267,7 +295,8 @@ pub(crate) fn write_metrics(resources: &Resources, text: &mut Exposition) {
     let running = resources.get::<Running>();
     let counts = running.0.lock().unwrap_or_else(|e| e.into_inner()).upgrade();
     let Some(counts) = counts else { return };
-    let lost = resources.get::<FlowExport>().lost_records();
+    let samples = resources.get::<PacketSamples>();
+    let lost = resources.get::<FlowExport>().lost_records() + samples.lost_samples();
     text.single(
         "artery_ipfix_messages_total",
         Kind::Counter,
@@ -280,6 +309,14 @@ pub(crate) fn write_metrics(resources: &Resources, text: &mut Exposition) {
         "Data records in these messages.",
         counts.records.load(Relaxed),
     );
+    if samples.interval() > 0 {
+        text.single(
+            "artery_ipfix_sampled_packets_total",
+            Kind::Counter,
+            "Packets that were sampled.",
+            samples.taken_samples(),
+        );
+    }
     let name = "artery_ipfix_lost_records_total";
     text.family(name, Kind::Counter, "Records that were not exported: too many waited, or sending failed.");
     text.sample(name, &[("reason", "queue")], lost);
@@ -296,9 +333,10 @@ mod tests {
         let plain = IpfixSettings::to("192.0.2.9:4739".parse().unwrap());
         assert_eq!(parsed("192.0.2.9"), Ok(plain.clone()));
         assert_eq!(parsed("[2001:db8::9]:2055").unwrap().collector, "[2001:db8::9]:2055".parse().unwrap());
-        let all = parsed("192.0.2.9,source=10.0.0.1,domain=7,active=30").unwrap();
+        let all = parsed("192.0.2.9,source=10.0.0.1,domain=7,active=30,sample=1000").unwrap();
         let source = Some("10.0.0.1:0".parse().unwrap());
-        assert_eq!(all, IpfixSettings { source, domain: 7, active: Duration::from_secs(30), ..plain });
+        let (active, sample) = (Duration::from_secs(30), Some(1000));
+        assert_eq!(all, IpfixSettings { source, domain: 7, active, sample, ..plain });
         for (wrong, what) in [
             ("collector:4739", "write an address"),
             ("192.0.2.9:70000", "write an address"),
@@ -308,6 +346,10 @@ mod tests {
             ("192.0.2.9,source=eth0", "source=eth0: write an address of this machine"),
             ("192.0.2.9,domain=-1", "domain=-1: write a number"),
             ("192.0.2.9,active=0", "active=0: write a time"),
+            ("192.0.2.9,sample=0", "sample=0: write of how many packets one is sampled"),
+            ("192.0.2.9,sample=16777217", "sample=16777217: write of how many"),
+            ("192.0.2.9,sample=1:1000", "sample=1:1000: write of how many"),
+            ("192.0.2.9,sample", "sample=: write of how many"),
             ("192.0.2.9,idle=5", "unknown 'idle=5'"),
         ] {
             let error = parsed(wrong).unwrap_err();

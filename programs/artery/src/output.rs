@@ -4,7 +4,10 @@ use crate::timestamp::rfc3339;
 use anyhow::Context as _;
 use artery_engine::Sink;
 use artery_lang::printable;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 /// In which program's form messages are written.
@@ -66,6 +69,34 @@ pub(crate) fn print_stderr(text: &str) {
     let _ = Sink::Stderr.write(text);
 }
 
+/// Messages that standard error had no room for.
+static LOST: Mutex<u64> = Mutex::new(0);
+/// How long a message waits for room.
+const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+
+/// Whether a descriptor takes some output within a time.
+pub(crate) fn has_room(output: &impl AsFd, limit: Timespec) -> bool {
+    let wait = |limit| poll(&mut [PollFd::new(output, PollFlags::OUT)], Some(&limit));
+    // A signal ends the wait, and that is not begun again: there may be many.
+    wait(limit).or_else(|_| wait(Timespec::default())) != Ok(0)
+}
+
+/// Writes a message of a process that goes on. Where nobody reads standard error, as on a terminal that was
+/// stopped by Ctrl-S, the message is dropped, so that packets are not held up; the next message that has room
+/// says how many were.
+fn print_or_drop(text: &str, lost: impl Fn(u64) -> String) {
+    let mut count = LOST.lock().unwrap_or_else(|e| e.into_inner());
+    let limit = if *count == 0 { LONGEST_WAIT } else { Timespec::default() };
+    if !has_room(&std::io::stderr(), limit) {
+        *count += 1;
+        return;
+    }
+    match std::mem::take(&mut *count) {
+        0 => print_stderr(text),
+        some => print_stderr(&(lost(some) + text)),
+    }
+}
+
 /// The same for text with colours, in which all else is printable.
 pub(crate) fn complain_styled(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
@@ -105,10 +136,19 @@ impl Output {
 
     /// A line about what happened. Only JSON has the kind of event and the fields beside the message.
     pub(crate) fn log_event(self, event: &str, message: &str, about: EventFields<'_>) {
+        let text = match self {
+            Output::Artery { .. } => format!("artery: {}\n", without_numbers(message)),
+            Output::Json => json_message("info", event, message, about),
+            Output::Click { .. } => format!("{message}\n"),
+        };
+        print_or_drop(&text, |count| self.format_lost(count));
+    }
+
+    fn format_lost(self, count: u64) -> String {
+        let message = format!("{count} messages before this one were dropped: nobody read standard error");
         match self {
-            Output::Artery { .. } => print_stderr(&format!("artery: {}\n", without_numbers(message))),
-            Output::Json => print_stderr(&json_message("info", event, message, about)),
-            Output::Click { .. } => print_stderr(&format!("{message}\n")),
+            Output::Json => json_message("warning", "dropped", &message, &[]),
+            _ => format!("artery: {message}\n"),
         }
     }
 
@@ -121,11 +161,19 @@ impl Output {
         print_stderr(&format!("{line}\n"));
     }
 
-    /// Where what elements say goes.
+    /// Where what elements of a product say goes, without waiting for who reads it.
+    pub(crate) fn product_sink(self) -> Sink {
+        Sink::Teller(match self {
+            Output::Json => |text| text.lines().for_each(|line| Output::Json.log_event("element", line, &[])),
+            _ => |text| print_or_drop(text, |count| Output::for_terminal().format_lost(count)),
+        })
+    }
+
+    /// Where what elements of a configuration say goes: all of it, as fast as it is read.
     pub(crate) fn element_sink(self) -> Sink {
         match self {
             Output::Json => Sink::Teller(|text| {
-                text.lines().for_each(|line| Output::Json.log_event("element", line, &[]))
+                text.lines().for_each(|line| print_stderr(&json_message("info", "element", line, &[])))
             }),
             _ => Sink::Stderr,
         }

@@ -111,7 +111,11 @@ fn prepare(job: &RunJob) -> anyhow::Result<Option<Prepared>> {
     let listeners = if loaded.has_errors() { Sockets::default() } else { Sockets::open(job)? };
     if !loaded.has_errors() {
         let exporter = job.ipfix.as_ref().map(Exporter::open).transpose()?;
-        let chatter = if voice == Output::Json { voice.element_sink() } else { job.settings.chatter.clone() };
+        let chatter = match (voice, &job.source) {
+            (_, Some(_)) => voice.product_sink(),
+            (Output::Json, None) => voice.element_sink(),
+            _ => job.settings.chatter.clone(),
+        };
         let mut settings = RouterSettings {
             chatter,
             replaceable: job.allow_replace,
@@ -175,7 +179,7 @@ fn drive(
     let life = confined.and_then(|confined| confined.lock(job.voice));
     let running = router.start();
     let handle = running.handle();
-    handle.resources().get::<LogFiles>().report_faults_to(job.voice.element_sink());
+    handle.resources().get::<LogFiles>().report_faults_to(job.voice.product_sink());
     let export = exporter.map(|exporter| exporter.start(&handle.resources(), job.voice)).transpose()?;
     let replacer = Replacer::new(handle.clone(), job.reading.clone(), job.voice);
     let manager = Arc::new(Notifier::of_environment());
@@ -223,7 +227,7 @@ fn drive(
     manager.stopping();
     drop(export);
     table.into_iter().for_each(report::LiveTable::end);
-    watcher.end();
+    watcher.end()?;
     let is_service = has_ports
         || job.source.is_some()
         || job.allow_replace

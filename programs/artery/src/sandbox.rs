@@ -25,7 +25,7 @@ pub(crate) use helper::{end, serve_if_helper, watch};
 pub(crate) use paths::has_landlock;
 pub(crate) use status::document;
 
-use crate::output::Output;
+use crate::output::{Output, without_numbers};
 use crate::run_options::RunJob;
 use anyhow::Context as _;
 use artery_device::privsep::{self, HelperLife, HelperLimits};
@@ -49,8 +49,17 @@ pub(crate) struct SandboxOptions {
     pub(crate) no_sandbox: bool,
     /// Let a configuration that takes the place of the first use files in this folder, which the
     /// first did not name
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = folder)]
     pub(crate) allow_path: Vec<PathBuf>,
+}
+
+/// A folder that there is.
+fn folder(text: &str) -> Result<PathBuf, String> {
+    match std::fs::metadata(text) {
+        Ok(found) if found.is_dir() => Ok(text.into()),
+        Ok(_) => Err("is not a folder".into()),
+        Err(error) => Err(without_numbers(&error.to_string())),
+    }
 }
 
 /// Whether a router gets a sandbox.

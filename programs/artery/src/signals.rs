@@ -1,10 +1,11 @@
 //! What the signals of the system do to a running router.
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::reload::ReloadRequests;
 use anyhow::Context as _;
 use artery_click::ClaimedSignals;
 use artery_device::privsep::drop_capabilities;
 use artery_engine::Handle;
+use rustix::event::Timespec;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as Watch, Signals};
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl EarlyEnd {
         let body = move || {
             // The thread exists before the other threads' rights are given up, and needs none.
             let _ = confined.send(drop_capabilities());
-            if let Some(signal) = signals.forever().next() {
+            if let Some(signal) = first_of(&mut signals) {
                 die(voice, signal, "before the router was started");
             }
         };
@@ -50,6 +51,12 @@ impl EarlyEnd {
         is_confined.recv()??;
         Ok(EarlyEnd(watch))
     }
+}
+
+/// The first signal until the watch is closed. One that came just before is known to nobody else.
+fn first_of(signals: &mut Signals) -> Option<i32> {
+    let first = signals.forever().next();
+    first.or_else(|| signals.pending().next())
 }
 
 impl Drop for EarlyEnd {
@@ -87,14 +94,16 @@ fn die(voice: Output, signal: i32, what: &str) {
 /// Watches for signals until it is ended.
 pub(crate) struct Watcher {
     watch: Watch,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<bool>,
     has_finished: Arc<AtomicBool>,
+    voice: Option<Output>,
 }
 
-/// How long a worker may take to answer after a signal: a script that loops never does.
+/// How long a worker may take to answer after a signal (a script that loops never does), and how long what is
+/// printed after it may find no room (nobody may read it).
 const ANSWER: Duration = Duration::from_millis(1500);
-/// How long the end of a run may take once all workers know of it.
-const END: Duration = Duration::from_secs(10);
+/// How long a run may take to end although a worker did not answer.
+const END: Duration = Duration::from_millis(300);
 
 impl Watcher {
     /// From now on SIGHUP requests a reload. The first SIGINT or SIGTERM asks the router to stop, and to
@@ -117,12 +126,13 @@ impl Watcher {
         let has_finished = Arc::new(AtomicBool::new(false));
         let finished = has_finished.clone();
         let body = move || {
-            let mut is_stopping = false;
+            let (mut is_stopping, mut is_terminated) = (false, false);
             for signal in &mut signals {
                 match signal {
                     _ if claimed.contains(signal) => {}
                     SIGHUP => reloads.request(),
                     _ => {
+                        is_terminated |= signal == SIGTERM;
                         say_end(voice, signal, is_stopping);
                         handle.record_end(&format!("{} was received", name(signal)));
                         match std::mem::replace(&mut is_stopping, true) {
@@ -133,17 +143,47 @@ impl Watcher {
                     }
                 }
             }
+            is_terminated
         };
         let thread = std::thread::Builder::new().name("signals".to_string()).spawn(body)?;
-        Ok(Watcher { watch, thread, has_finished })
+        Ok(Watcher { watch, thread, has_finished, voice })
     }
 
-    pub(crate) fn end(self) {
+    /// From now on SIGINT and SIGTERM end the process as they would without a watcher: all that is left is to
+    /// print. After a SIGTERM it ends also where nobody reads that.
+    pub(crate) fn end(self) -> anyhow::Result<()> {
         self.has_finished.store(true, Relaxed);
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true)))?;
+        }
         self.watch.close();
         // A watcher that panicked has nothing left to do.
-        let _ = self.thread.join();
+        if self.thread.join().unwrap_or_default() {
+            let voice = self.voice.unwrap_or(Output::for_terminal());
+            spawn(move || {
+                wait_until_unread();
+                die(voice, SIGTERM, "and nobody reads the output");
+            });
+        }
+        Ok(())
     }
+}
+
+/// Waits until standard output or standard error has had no room for [`ANSWER`] or so.
+fn wait_until_unread() {
+    loop {
+        std::thread::sleep(ANSWER);
+        if !output::has_room(&std::io::stdout(), Timespec::default())
+            || !output::has_room(&std::io::stderr(), Timespec::default())
+        {
+            return;
+        }
+    }
+}
+
+fn spawn(body: impl FnOnce() + Send + 'static) {
+    // Without threads a second signal may do better.
+    let _ = std::thread::Builder::new().name("end".to_string()).spawn(body);
 }
 
 /// Ends the process where a worker is stuck, as in a script that loops. The check has threads of its own, and
@@ -155,27 +195,28 @@ fn end_if_stuck(handle: &Handle, has_finished: &Arc<AtomicBool>, voice: Option<O
         // The waiting thread may have given up.
         let _ = answer.try_send(asked.is_responsive());
     };
+    let handle = handle.clone();
     let wait = move || {
-        let is_stuck = match answered.recv_timeout(ANSWER) {
-            // A script may put the end off.
-            Ok(true) => false,
-            Ok(false) => !holds_within(END, || has_finished.load(Relaxed)),
-            Err(_) => !has_finished.load(Relaxed),
+        let deadline = Instant::now() + ANSWER;
+        let ends_by = |limit| holds_by(limit, || has_finished.load(Relaxed));
+        let stuck = match answered.recv_timeout(ANSWER) {
+            // A script may put the end off; a configuration that waits for a file may not.
+            Ok(true) => match holds_by(deadline, || !handle.is_replacing() || has_finished.load(Relaxed)) {
+                true => None,
+                false => Some("while a new configuration waited for a file"),
+            },
+            Ok(false) => (!ends_by(Instant::now() + END)).then_some("and a worker does not answer"),
+            Err(_) => (!has_finished.load(Relaxed)).then_some("and a worker does not answer"),
         };
-        if is_stuck {
-            die(voice.unwrap_or(Output::for_terminal()), signal, "and a worker does not answer");
+        if let Some(what) = stuck {
+            die(voice.unwrap_or(Output::for_terminal()), signal, what);
         }
     };
-    let spawn = |body: Box<dyn FnOnce() + Send>| {
-        // Without threads a second signal may do better.
-        let _ = std::thread::Builder::new().name("end".to_string()).spawn(body);
-    };
-    spawn(Box::new(ask));
-    spawn(Box::new(wait));
+    spawn(ask);
+    spawn(wait);
 }
 
-fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
+fn holds_by(deadline: Instant, holds: impl Fn() -> bool) -> bool {
     while !holds() {
         if Instant::now() >= deadline {
             return false;
@@ -200,11 +241,36 @@ fn say_end(voice: Option<Output>, signal: i32, is_stopping: bool) {
 }
 
 /// A flag that SIGINT, SIGTERM and SIGHUP set from now on, for commands that watch something until they are
-/// interrupted: they leave the router and the terminal as these were.
+/// interrupted: they leave the router and the terminal as these were. What they print may have no reader,
+/// then the signal ends the process.
 pub(crate) fn end_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
     let ends = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    let mut signals = Signals::new(SIGNALS).context("can't wait for signals")?;
+    for signal in SIGNALS {
         signal_hook::flag::register(signal, ends.clone()).context("can't wait for signals")?;
     }
+    spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            wait_until_unread();
+            // It does not return for these signals.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
     Ok(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use signal_hook::consts::SIGUSR2;
+
+    #[test]
+    fn a_signal_before_the_end_of_a_watch_is_not_lost() {
+        let mut signals = Signals::new([SIGUSR2]).unwrap();
+        signal_hook::low_level::raise(SIGUSR2).unwrap();
+        signals.handle().close();
+        assert_eq!(first_of(&mut signals), Some(SIGUSR2));
+        assert_eq!(first_of(&mut signals), None);
+    }
 }

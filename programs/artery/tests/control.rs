@@ -396,4 +396,15 @@ fn many_replacements_leave_neither_memory_nor_threads_behind() {
     assert!(now <= 2 * memory, "{memory} kB became {now} kB");
     let now = status_of(router.id(), "Threads");
     assert!(now <= threads + 2, "{threads} threads became {now}");
+    // Those that are refused: the mistakes of the rest are looked for, too.
+    drop((client, replies));
+    let refuse = || {
+        let refused = router.call(&["hotconfig", "Idle -> Discrd; f :: Frob"]);
+        assert!(refused.status == 1 && refused.err.contains("Discrd"), "{refused:?}");
+    };
+    refuse();
+    let memory = status_of(router.id(), "VmSize");
+    (0..10).for_each(|_| refuse());
+    let now = status_of(router.id(), "VmSize");
+    assert!(now <= memory + memory / 4, "{memory} kB became {now} kB");
 }

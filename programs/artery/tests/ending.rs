@@ -112,6 +112,41 @@ fn sigterm_ends_a_process_whose_script_loops_or_waits_for_a_pipe() {
 }
 
 #[test]
+fn sigterm_ends_a_process_whose_output_nobody_reads() {
+    let prints = "InfiniteSource -> Print(a, 60) -> Discard";
+    let script =
+        "Idle -> Discard; Script(label again, print abcdefghijklmnopqrstuvwxyz, wait 0s, goto again)";
+    // A handler whose value fills the pipe after the end.
+    let text = "a".repeat(100_000);
+    let value = format!("Idle -> Discard; s :: Script(TYPE PASSIVE, return {text}); Script(stop)");
+    for args in [&["-e", prints][..], &["-e", script], &["-e", &value, "-h", "s.config"]] {
+        let child = spawn(&[&["run"], args].concat());
+        // It sleeps in a write to the pipe.
+        until(|| waits_for_a_pipe(&child));
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let (mut child, began) = (child, Instant::now());
+        let status = child.wait().unwrap();
+        assert!(
+            began.elapsed() <= LIMIT && status.signal() == Some(15),
+            "{args:?}: {:?}, {status}",
+            began.elapsed()
+        );
+    }
+}
+
+/// Whether a thread of the process waits in a write to a pipe.
+fn waits_for_a_pipe(child: &Child) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    threads.flatten().any(|thread| {
+        // The number of the call (write, 1 and 64), then its arguments: the descriptors 1 and 2.
+        let call = std::fs::read_to_string(thread.path().join("syscall")).unwrap_or_default();
+        let write = if cfg!(target_arch = "aarch64") { "64" } else { "1" };
+        let words: Vec<&str> = call.split(' ').collect();
+        words[0] == write && words.len() > 1 && matches!(words[1], "0x1" | "0x2")
+    })
+}
+
+#[test]
 fn sigterm_ends_a_process_that_waits_for_its_configuration() {
     let folder = Folder::new();
     let pipe = folder.path("pipe");
@@ -147,4 +182,29 @@ fn sigterm_ends_a_process_that_waits_for_its_configuration() {
     let outcome = router.finish();
     assert!(outcome.status == 0 && began.elapsed() <= LIMIT, "{outcome:?}");
     assert!(outcome.err.trim_end().ends_with(" s: SIGTERM was received"), "{outcome:?}");
+}
+
+#[test]
+fn sigterm_ends_a_process_whose_new_configuration_waits_for_a_pipe() {
+    let folder = Folder::new();
+    let (pipe, socket) = (folder.path("pipe"), folder.path("s"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let args = ["-e", "Idle -> Discard", "-R", "--allow-path", &folder.path(".")];
+    let router = Router::start(&socket, &args);
+    let mut asked = spawn(&["handler", "-u", &socket, "hotconfig", &format!("FromDump({pipe}) -> Discard")]);
+    // The helper waits for the other end.
+    let waits = || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", router.id())).unwrap().flatten();
+        let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm"));
+        threads.map(name).any(|name| name.is_ok_and(|name| name.starts_with("builder")))
+    };
+    until(waits);
+    std::thread::sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    router.signal(Signal::TERM);
+    let outcome = router.finish();
+    assert!(began.elapsed() <= LIMIT, "{:?}", began.elapsed());
+    let expected = "artery: ended: SIGTERM was received while a new configuration waited for a file\n";
+    assert!(outcome.status == -1 && outcome.err.ends_with(expected), "{outcome:?}");
+    asked.wait().unwrap();
 }

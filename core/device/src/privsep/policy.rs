@@ -65,7 +65,14 @@ impl FilePolicy {
         let mut policy = FilePolicy {
             named: HashMap::new(),
             removable: limits.removable.into_iter().map(full).collect(),
-            folders: limits.folders.into_iter().map(full).collect(),
+            // As they were written, and as the kernel has them: '..' and links in a folder's own name mean no
+            // other one.
+            folders: limits
+                .folders
+                .into_iter()
+                .flat_map(|path| [path.canonicalize().ok(), Some(full(path))])
+                .flatten()
+                .collect(),
             patterns: limits.patterns.into_iter().map(|(folder, start)| (full(folder), start)).collect(),
             is_locked: false,
         };

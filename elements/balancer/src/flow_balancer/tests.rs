@@ -1,9 +1,11 @@
 use super::*;
-use artery_engine::{Bench, DropReason};
+use artery_common::flow_export::{FlowEndReason, FlowExport};
+use artery_engine::{Bench, DropReason, Resources};
 use artery_wire::build::{Ip4, ip4, ip6};
 use artery_wire::{Ipv4, Ipv6, Tcp, TcpFlags, Udp};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 const THREE: &str = "SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2, MEMBER c 10.0.0.3";
@@ -160,6 +162,26 @@ fn a_balancer_that_takes_the_place_of_another_keeps_flows_by_the_names_of_member
     let mut new = Bench::setup(&CLASS, text).outputs(2).sharing_with(&old).as_replacement().build().unwrap();
     new.take_state(&mut old);
     assert_eq!(moved(&before, &members(&mut new, 1..1001, TcpFlags::ACK)), 0);
+}
+
+#[test]
+fn flows_that_go_on_when_a_balancer_ends_are_recorded_unless_another_takes_them_over() {
+    let resources = Arc::new(Resources::default());
+    let export = resources.get::<FlowExport>();
+    export.turn_on(Duration::from_secs(60));
+    let mut old = Bench::setup(&CLASS, THREE).outputs(2).resources(resources).build().unwrap();
+    old.advance_time(Duration::from_secs(1));
+    open(&mut old, 1..101);
+    let mut new = Bench::setup(&CLASS, THREE).outputs(2).sharing_with(&old).as_replacement().build().unwrap();
+    new.take_state(&mut old);
+    old.stop_without_successor();
+    assert_eq!(export.take_records().len(), 0);
+    members(&mut new, 1..51, TcpFlags::ACK);
+    new.stop_without_successor();
+    let records = export.take_records();
+    let packets: u64 = records.iter().map(|record| record.packets).sum();
+    assert_eq!((records.len(), packets), (100, 250));
+    assert!(records.iter().all(|record| record.reason == FlowEndReason::Forced));
 }
 
 #[test]

@@ -73,6 +73,9 @@ pub struct Case {
     /// Take the time of every element
     #[arg(long)]
     pub profile: bool,
+    /// Sample one of so many packets
+    #[arg(long)]
+    pub sample: Option<u32>,
     /// End after so many packets; else wait for orders
     #[arg(long)]
     pub limit: Option<u64>,
@@ -95,6 +98,7 @@ impl Case {
             workers: 1,
             cpu: 0,
             profile: false,
+            sample: None,
             limit: None,
         }
     }
@@ -130,6 +134,7 @@ impl Case {
         say("frames", Some(self.frames.to_string()));
         say("workers", Some(self.workers.to_string()));
         say("cpu", Some(self.cpu.to_string()));
+        say("sample", self.sample.map(|interval| interval.to_string()));
         say("limit", self.limit.map(|limit| limit.to_string()));
         words.extend(self.profile.then(|| "--profile".to_string()));
         words.extend(self.stateless.then(|| "--stateless".to_string()));
@@ -164,6 +169,7 @@ pub(super) mod testing {
             workers: 2,
             cpu: 1,
             profile: true,
+            sample: Some(1000),
             limit: Some(7),
             ..small(6)
         };

@@ -4,6 +4,7 @@ use super::case::Case;
 use super::network::{self, name};
 use super::play::{Library, PLAY};
 use anyhow::{Context as _, ensure};
+use artery_common::packet_samples::PacketSamples;
 use artery_device::{MemoryTx, Ports, TxQueue as _, memory_pair};
 use artery_elements::CLASSES;
 use artery_engine::{Class, Classes, Handle, RouterSettings, Running, Sink};
@@ -62,6 +63,7 @@ impl Circuit {
         router.accept_calls();
         let running = router.start();
         let handle = running.handle();
+        handle.resources().get::<PacketSamples>().turn_on(case.sample.unwrap_or(0));
         let circuit = Circuit { case: case.clone(), running, handle };
         circuit.connect()?;
         Ok(circuit)

@@ -5,8 +5,8 @@
 //! machine gave others more than a twentieth of its processors' time (steal) is dropped, and counted.
 
 mod report;
-mod sink;
-mod steal;
+pub(crate) mod sink;
+pub(crate) mod steal;
 
 use crate::results::Delivery;
 use crate::wire::bed::Bed;
@@ -175,7 +175,7 @@ fn processor_time(running: &Running) -> Option<f64> {
 }
 
 /// Lets stamped frames end at the receiver.
-fn sink_of(bed: &Bed) -> Result<StampSink> {
+pub(crate) fn sink_of(bed: &Bed) -> Result<StampSink> {
     let index = bed.b.run(["cat", "/sys/class/net/eth0/ifindex"])?.stdout;
     let index = index.trim().parse().map_err(|_| unmeasured("eth0 has no number"))?;
     let sink = bed.b.enter(|| StampSink::new(index))?;

@@ -3,7 +3,7 @@
 use std::fs;
 
 /// The accounts of all processors at some time.
-pub(super) struct Steal(Option<Ticks>);
+pub(crate) struct Steal(Option<Ticks>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ticks {
@@ -12,12 +12,12 @@ struct Ticks {
 }
 
 impl Steal {
-    pub(super) fn begin() -> Steal {
+    pub(crate) fn begin() -> Steal {
         Steal(now())
     }
 
     /// Percent since then; 0 where the kernel does not say.
-    pub(super) fn percent(&self) -> f64 {
+    pub(crate) fn percent(&self) -> f64 {
         let (Some(before), Some(after)) = (self.0, now()) else { return 0.0 };
         let stolen = after.stolen.saturating_sub(before.stolen);
         100.0 * stolen as f64 / after.all.saturating_sub(before.all).max(1) as f64

@@ -9,3 +9,4 @@ mod kills;
 mod shortages;
 mod stops;
 mod storms;
+mod unread;

@@ -1,4 +1,5 @@
-//! Flows of services as collectors of IPFIX get them: nfcapd, which nfdump reads, and nfacctd of pmacct.
+//! Flows of services and samples of packets as collectors of IPFIX get them: nfcapd, which nfdump reads, and
+//! nfacctd of pmacct.
 
 use super::net::PORTS;
 use super::net::{Net, Running, on_the_net, start_on};
@@ -6,7 +7,7 @@ use crate::support::{SOON, end, until};
 use artery_rig::{Host, Process, Result};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -83,6 +84,47 @@ fn listens(host: &Host, port: u16) -> bool {
     tables.is_ok_and(|tables| tables.iter().any(|table| table.contains(&of_port)))
 }
 
+/// nfcapd, and what it writes.
+pub(crate) struct Collected {
+    host: Host,
+    nfcapd: Process,
+    folder: TempDir,
+}
+
+impl Collected {
+    /// Starts it on a host, and waits until it listens at a port.
+    pub(crate) fn start(host: &Host, port: u16) -> Result<Collected> {
+        let folder = TempDir::new().unwrap();
+        let words =
+            ["nfcapd", "-w", &folder.path().display().to_string(), "-p", &port.to_string(), "-t", "3600"];
+        let nfcapd = collector(host, &words, |_| listens(host, port))?;
+        Ok(Collected { host: host.clone(), nfcapd, folder })
+    }
+
+    /// Ends it, and gives what nfdump reads.
+    pub(crate) fn records(mut self) -> Result<Vec<Value>> {
+        self.nfcapd.stop(SOON)?;
+        let flows = self.folder.path().display().to_string();
+        let said = self.host.run(["nfdump", "-q", "-R", &flows, "-o", "json"])?.stdout;
+        // With -q the brackets around all records are missing.
+        Ok(serde_json::from_str(&format!("[{said}]")).unwrap_or_else(|error| panic!("{error}: {said}")))
+    }
+}
+
+/// Sends so many datagrams of 100 bytes to port 9 of each address of another host.
+pub(crate) fn send_datagrams(from: &Host, host: &Host, addresses: &[&str], count: u64) -> Result<()> {
+    let _sink = host.enter(|| UdpSocket::bind("[::]:9").unwrap())?;
+    from.enter(|| {
+        for to in addresses {
+            let any = if to.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
+            let socket = UdpSocket::bind(any).unwrap();
+            for _ in 0..count {
+                socket.send_to(&[0; 100], (*to, 9)).unwrap();
+            }
+        }
+    })
+}
+
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).display().to_string()
 }
@@ -91,27 +133,20 @@ fn path(folder: &Path, name: &str) -> String {
 fn nfdump_reads_the_flows_of_services_from_both_families() {
     on_the_net("command-ipfix-nfdump", |net| {
         serve(&net.b, 8080)?;
-        let folder = TempDir::new().unwrap();
-        let flows = folder.path().display().to_string();
-        let words = ["nfcapd", "-w", &flows, "-p", "4739", "-t", "3600"];
-        let mut nfcapd = collector(&net.b, &words, |_| listens(&net.b, 4739))?;
+        let collected = Collected::start(&net.b, 4739)?;
         use_services(net, &["--ipfix", "10.0.2.2,domain=7,active=1"])?;
-        nfcapd.stop(SOON)?;
-        let said = net.b.run(["nfdump", "-q", "-R", &flows, "-o", "json"])?.stdout;
-        // With -q the brackets around all records are missing.
-        let records: Vec<Value> =
-            serde_json::from_str(&format!("[{said}]")).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let records = collected.records()?;
         for (n, (client, member)) in CLIENTS.iter().zip(MEMBERS).enumerate() {
             let (source, destination) = [("src4_addr", "dst4_addr"), ("src6_addr", "dst6_addr")][n];
             let of_client = |record: &&Value| record[source] == *client;
             let of_client: Vec<&Value> = records.iter().filter(of_client).collect();
-            assert!(!of_client.is_empty(), "{client}: {said}");
+            assert!(!of_client.is_empty(), "{client}: {records:?}");
             let first = of_client[0];
             let service = ["192.0.2.1", "2001:db8::1"][n];
             assert_eq!((&first[destination], &first["dst_port"]), (&service.into(), &80.into()), "{first}");
             assert_eq!(first["proto"], 6, "{first}");
             let bytes: u64 = of_client.iter().filter_map(|record| record["in_bytes"].as_u64()).sum();
-            assert!((50_000..80_000).contains(&bytes), "{bytes}: {said}");
+            assert!((50_000..80_000).contains(&bytes), "{bytes}: {records:?}");
             assert_eq!(first["dst_xlt_port"], "8080", "{first}");
             // Neither this collector nor the other reads translated addresses of IPv6 (elements 281, 282).
             assert!(n == 1 || first["dst4_xlt_ip"] == *member, "{first}");
@@ -125,8 +160,7 @@ fn nfdump_reads_states_of_rules_with_pflow_in_both_directions() {
     on_the_net("command-ipfix-states", |net| {
         serve(&net.b, 8080)?;
         let folder = TempDir::new().unwrap();
-        let (rules, flows) = (path(folder.path(), "pf.conf"), path(folder.path(), "flows"));
-        std::fs::create_dir(&flows).unwrap();
+        let rules = path(folder.path(), "pf.conf");
         // Of a connection the state where it comes in is exported, and that where it leaves is not.
         std::fs::write(
             &rules,
@@ -134,9 +168,7 @@ fn nfdump_reads_states_of_rules_with_pflow_in_both_directions() {
         )
         .unwrap();
         serve(&net.b, 8081)?;
-        let mut nfcapd = collector(&net.b, &["nfcapd", "-w", &flows, "-p", "4739", "-t", "3600"], |_| {
-            listens(&net.b, 4739)
-        })?;
+        let collected = Collected::start(&net.b, 4739)?;
         let options = ["--pf", &rules, "--metrics", METRICS, "--ipfix", "10.0.2.2,active=1"];
         let router = Running::start(net, &options)?;
         for to in ["10.0.2.2:8080", "[fd00:2::2]:8080", "10.0.2.2:8081"] {
@@ -145,20 +177,17 @@ fn nfdump_reads_states_of_rules_with_pflow_in_both_directions() {
         // The counts of what was lost, and two directions of each family.
         until(2 * SOON, || Ok(metric(&net.r, "artery_ipfix_records_total")? >= 5))?;
         end(router.process)?;
-        nfcapd.stop(SOON)?;
-        let said = net.b.run(["nfdump", "-q", "-R", &flows, "-o", "json"])?.stdout;
-        let records: Vec<Value> =
-            serde_json::from_str(&format!("[{said}]")).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let records = collected.records()?;
         let sum = |of: &dyn Fn(&Value) -> bool| -> u64 {
             records.iter().filter(|record| of(record)).filter_map(|record| record["in_bytes"].as_u64()).sum()
         };
         for (n, source) in ["src4_addr", "src6_addr"].into_iter().enumerate() {
             let there = sum(&|record| record[source] == CLIENTS[n] && record["dst_port"] == 8080);
-            assert!((50_000..80_000).contains(&there), "{there}: {said}");
+            assert!((50_000..80_000).contains(&there), "{there}: {records:?}");
             let back = sum(&|record| record[source] == MEMBERS[n] && record["src_port"] == 8080);
-            assert!((100..10_000).contains(&back), "{back}: {said}");
+            assert!((100..10_000).contains(&back), "{back}: {records:?}");
         }
-        assert_eq!(sum(&|record| record["dst_port"] == 8081), 0, "{said}");
+        assert_eq!(sum(&|record| record["dst_port"] == 8081), 0, "{records:?}");
         Ok(())
     });
 }
@@ -199,6 +228,81 @@ fn pmacct_reads_the_flows_of_services_from_both_families() {
     });
 }
 
+/// Datagrams of each family, and their bytes with IP headers.
+const DATAGRAMS: u64 = 1000;
+const DATAGRAM_BYTES: [u64; 2] = [128, 148];
+
+/// Sends datagrams of both families through a router that samples one of so many packets, and waits until the
+/// samples are exported.
+fn sample_datagrams(net: &Net, interval: u64, ipfix: &str) -> Result<()> {
+    let ipfix = format!("{ipfix},sample={interval}");
+    let router = Running::start(net, &["--metrics", METRICS, "--ipfix", &ipfix])?;
+    send_datagrams(&net.a, &net.b, &MEMBERS, DATAGRAMS)?;
+    let sampled = || metric(&net.r, "artery_ipfix_sampled_packets_total");
+    until(2 * SOON, || Ok(sampled()? >= 2 * DATAGRAMS / interval))?;
+    // With the counts of what was lost, and the selector.
+    until(2 * SOON, || Ok(metric(&net.r, "artery_ipfix_records_total")? >= 2 + 2 * DATAGRAMS / interval))?;
+    assert_eq!(metric(&net.r, "artery_ipfix_lost_records_total{reason=\"queue\"}")?, 0);
+    end(router.process).map(drop)
+}
+
+#[test]
+fn nfdump_reads_samples_of_packets_with_their_interfaces() {
+    on_the_net("command-ipfix-samples", |net| {
+        let collected = Collected::start(&net.b, 4739)?;
+        sample_datagrams(net, 10, "10.0.2.2")?;
+        let records = collected.records()?;
+        let number = |interface: &str| -> Result<u64> {
+            let said = net.r.run(["cat", &format!("/sys/class/net/{interface}/ifindex")])?.stdout;
+            Ok(said.trim().parse().unwrap())
+        };
+        let (eth0, eth1) = (number("eth0")?, number("eth1")?);
+        for (n, source) in ["src4_addr", "src6_addr"].into_iter().enumerate() {
+            let of_client = |record: &&Value| record[source] == CLIENTS[n] && record["dst_port"] == 9;
+            let of_client: Vec<&Value> = records.iter().filter(of_client).collect();
+            assert!((95..=105).contains(&of_client.len()), "{}: {records:?}", of_client.len());
+            for record in of_client {
+                assert_eq!((&record["in_packets"], &record["proto"]), (&1.into(), &17.into()), "{record}");
+                assert_eq!(record["in_bytes"], DATAGRAM_BYTES[n], "{record}");
+                assert_eq!(record["input_snmp"], eth0, "{record}");
+                assert_eq!(record["output_snmp"], eth1, "{record}");
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn pmacct_multiplies_samples_by_the_interval_of_their_selector() {
+    on_the_net("command-ipfix-selector", |net| {
+        let folder = TempDir::new().unwrap();
+        let (config, output) = (path(folder.path(), "conf"), path(folder.path(), "flows"));
+        let text = format!(
+            "daemonize: false\nnfacctd_port: 2055\nnfacctd_ip: ::\nnfacctd_renormalize: true\n\
+             plugins: print\nprint_output: json\nprint_output_file: {output}\nprint_refresh_time: 2\n\
+             print_output_file_append: true\n\
+             aggregate: src_host, dst_host, dst_port, proto, in_iface, out_iface\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let nfacctd = collector(&net.b, &["nfacctd", "-f", &config], |_| listens(&net.b, 2055))?;
+        sample_datagrams(net, 20, "10.0.2.2:2055")?;
+        let sum = |n: usize, what: &str| -> u64 {
+            let said = std::fs::read_to_string(&output).unwrap_or_default();
+            let records = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let of_client =
+                records.filter(|record| record["ip_src"] == CLIENTS[n] && record["port_dst"] == 9);
+            of_client.filter_map(|record| record[what].as_u64()).sum()
+        };
+        let is_near = |sum: u64, wanted: u64| sum.abs_diff(wanted) <= wanted / 10;
+        until(2 * SOON, || Ok((0..2).all(|n| is_near(sum(n, "packets"), DATAGRAMS))))?;
+        drop(nfacctd);
+        for (n, bytes) in DATAGRAM_BYTES.into_iter().enumerate() {
+            assert!(is_near(sum(n, "bytes"), DATAGRAMS * bytes), "{}", sum(n, "bytes"));
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn a_collector_that_is_not_there_costs_records_and_wrong_ones_are_refused() {
     on_the_net("command-ipfix-dead", |net| {
@@ -209,6 +313,7 @@ fn a_collector_that_is_not_there_costs_records_and_wrong_ones_are_refused() {
             ("collector", "write an address"),
             ("10.0.2.2:99999", "write an address"),
             ("10.0.2.2,idle=5", "unknown 'idle=5'"),
+            ("10.0.2.2,sample=0", "sample=0: write of how many packets one is sampled"),
             ("10.0.2.2,source=fd00:2::1", "differ in family"),
         ] {
             let mut router = start_on(&net.r, &[&PORTS[..], &["--ipfix", wrong]].concat())?;

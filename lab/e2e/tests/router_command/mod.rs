@@ -11,7 +11,7 @@ mod host_port_daemons;
 mod host_ports;
 mod host_routes;
 mod interfaces;
-mod ipfix;
+pub(crate) mod ipfix;
 mod log;
 mod mirror;
 mod net;

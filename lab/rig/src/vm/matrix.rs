@@ -42,15 +42,18 @@ const FORWARDING: [&str; 21] = [
 const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
-/// Tests with VRFs and bonds, or with something beside an adopted port.
-const BESIDE: [&str; 9] = [
+/// Tests with VRFs, bonds and bridges, or with something beside an adopted port.
+const BESIDE: [&str; 12] = [
     "adopt-vrf",
     "adopt-vrf-xdp",
     "adopt-bond",
     "adopt-bond-xdp",
     "adopt-bond-xor",
     "adopt-bond-lacp",
+    "adopt-bond-vlan",
+    "adopt-bond-vlan-vrf",
     "adopt-bond-arp",
+    "adopt-bridge",
     "beside-flowtable",
     "beside-wireguard",
 ];

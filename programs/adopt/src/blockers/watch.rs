@@ -48,9 +48,9 @@ impl BlockerWatch {
         })
     }
 
-    /// Watches also what keeps established connections from being forwarded past rules.
-    pub(crate) fn follow_connections(&mut self) {
-        self.follows_connections = true;
+    /// Watches also what keeps established connections from being forwarded past rules, or no longer.
+    pub(crate) fn follow_connections(&mut self, follows: bool) {
+        self.follows_connections = follows;
     }
 
     /// What can be read when [`has_changed`](BlockerWatch::has_changed) is to be called.

@@ -2,9 +2,9 @@
 use super::keeper::ConnectionKeeper;
 use crate::fast::{FlowKey, Translation};
 use crate::kernel::Family;
-use artery_netlink::NLM_F_REQUEST;
 use artery_netlink::build::{self, attribute};
 use artery_netlink::request::{self as netlink, Attributes};
+use artery_netlink::{NLM_F_DUMP, NLM_F_REQUEST};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// (linux/netfilter/nfnetlink_conntrack.h).
 const CTNETLINK: u16 = 1 << 8;
 const NEW: u16 = CTNETLINK;
+const GET: u16 = CTNETLINK | 1;
 const DELETE: u16 = CTNETLINK | 2;
 /// `struct nfgenmsg`.
 const FIXED: usize = 4;
@@ -178,6 +179,11 @@ pub(super) fn encode_question(key: &FlowKey) -> Vec<u8> {
     encode_change(key, ECHO, &[])
 }
 
+/// A request for all entries, of both families.
+pub(super) fn encode_dump_request() -> Vec<u8> {
+    build::message(GET, NLM_F_REQUEST | NLM_F_DUMP, &[0; FIXED], &[])
+}
+
 fn encode_change(key: &FlowKey, flags: u16, change: &[u8]) -> Vec<u8> {
     let family = if key.source.is_ipv4() { 2 } else { 10 };
     let body = [&[family, 0, 0, 0], &nested(ORIGINAL, &encode_tuple(key))[..], change].concat();
@@ -257,6 +263,21 @@ fn translation(arrives: &FlowKey, opposite: &FlowKey) -> Option<NewKey> {
 pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<Event>> {
     let messages = netlink::read(bytes)?.into_messages();
     messages.iter().map(|message| read_event(message.kind, &message.body)).collect()
+}
+
+/// A datagram of a dump.
+pub(super) struct DumpPart {
+    pub(super) events: Vec<Event>,
+    pub(super) is_last: bool,
+}
+
+/// Reads a datagram of a dump.
+pub(super) fn read_dump(bytes: &[u8]) -> io::Result<DumpPart> {
+    let datagram = netlink::read(bytes)?;
+    let is_last = datagram.is_last();
+    let messages = datagram.into_messages();
+    let events = messages.iter().map(|message| read_event(message.kind, &message.body));
+    Ok(DumpPart { events: events.collect::<io::Result<_>>()?, is_last })
 }
 
 /// Reads one message.
@@ -368,6 +389,11 @@ pub(super) mod tests {
         [&[2, 0, 0, 0], &tuples[..], &status, &state, &attribute(ID, &7_u32.to_ne_bytes()), more].concat()
     }
 
+    /// An established connection of the number 7.
+    pub(in crate::connections) fn established() -> Entry {
+        entry(&masqueraded(CONFIRMED | SEEN_REPLY, Some((3, LIBERAL)), &[]))
+    }
+
     fn entry(body: &[u8]) -> Entry {
         let Event::There(entry) = read_event(NEW, body).unwrap() else { panic!("no entry") };
         *entry
@@ -411,6 +437,17 @@ pub(super) mod tests {
         let new = back.translation().unwrap();
         assert_eq!((new.source, new.destination), ([10, 0, 2, 2].into(), [10, 0, 1, 2].into()));
         assert_eq!(new.ports, [0, 80, 3, 232]);
+    }
+
+    #[test]
+    fn a_dump_ends_with_its_last_datagram_and_an_error_is_one() {
+        let written = artery_netlink::request::written::message;
+        let entries = written(NEW, 2, &masqueraded(0, None, &[]));
+        let part = read_dump(&entries).unwrap();
+        assert!(part.events.len() == 1 && !part.is_last);
+        let part = read_dump(&[entries.clone(), written(3, 2, &[0; 4])].concat()).unwrap();
+        assert!(part.events.len() == 1 && part.is_last);
+        assert!(read_dump(&[entries, written(3, 2, &(-1_i32).to_ne_bytes())].concat()).is_err());
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! Keeps the programs' flows as the kernel has its connections.
+use super::existing::ExistingConnections;
 use super::judgement::{Egresses, Judge, Judged, PortBounds};
 use super::keeper::ConnectionKeeper;
 use super::message::{Entry, Event, TCP};
@@ -53,7 +54,9 @@ pub struct ConnectionStatus {
     pub known: usize,
     /// Of those, the ones that are forwarded past the user's rules.
     pub forwarded: usize,
-    /// Of those, the ones that stay with the kernel, by [`ConnectionKeeper`].
+    /// Of the known ones, those that began while no process listened, and are compared each second.
+    pub existing: usize,
+    /// Of the known ones, those that stay with the kernel, by [`ConnectionKeeper`].
     pub kept: [usize; ConnectionKeeper::ALL.len()],
     /// All entries of the kernel, if that can be read.
     pub tracked: Option<usize>,
@@ -66,6 +69,8 @@ pub struct ConnectionStatus {
 #[derive(Debug)]
 pub struct ConnectionTracker {
     sockets: EntrySockets,
+    /// If connections without events are forwarded, too.
+    pub(super) existing: Option<ExistingConnections>,
     pub(super) known: HashMap<u32, Known>,
     /// Those that are established and not forwarded.
     pending: HashSet<u32>,
@@ -125,10 +130,12 @@ enum Plan {
 }
 
 impl ConnectionTracker {
-    /// Listens from now on.
-    pub(crate) fn open(now: Instant) -> io::Result<ConnectionTracker> {
+    /// Listens from now on. Connections that began while none did are compared each second, if they are to
+    /// be forwarded, too.
+    pub(crate) fn open(now: Instant, compares_existing: bool) -> io::Result<ConnectionTracker> {
         Ok(ConnectionTracker {
             sockets: EntrySockets::open()?,
+            existing: compares_existing.then(|| ExistingConnections::new(now)),
             known: HashMap::new(),
             pending: HashSet::new(),
             uncounted: HashSet::new(),
@@ -155,6 +162,7 @@ impl ConnectionTracker {
         ConnectionStatus {
             known: self.known.len(),
             forwarded: self.forwarded,
+            existing: self.existing.as_ref().map_or(0, ExistingConnections::len),
             kept,
             tracked: tracked.and_then(|tracked| usize::try_from(tracked).ok()),
             overruns: self.overruns,
@@ -207,6 +215,7 @@ impl ConnectionTracker {
             self.ticks_of_a_second = accelerator.lease().ticks_of_a_second()?;
         }
         let has_more = self.ask_about_candidates(accelerator) | self.read_events(accelerator);
+        let compared = self.compare_existing(now, accelerator);
         if now.saturating_duration_since(self.reviewed) >= REVIEW {
             self.reviewed = now;
             self.begin_reviews(accelerator)?;
@@ -227,11 +236,12 @@ impl ConnectionTracker {
         self.reviews.split_off(from).into_iter().for_each(|id| self.review(id, accelerator));
         self.read_answers(accelerator);
         let is_idle = self.renewals.is_empty() && self.reviews.is_empty() && self.rerouted.is_none();
-        Ok(match (has_more, is_idle) {
+        let wait = match (has_more, is_idle) {
             (true, _) => Duration::ZERO,
             (false, false) => BETWEEN,
             (false, true) => REVIEW,
-        })
+        };
+        Ok(wait.min(compared))
     }
 
     /// Takes it that routes have changed.
@@ -297,6 +307,7 @@ impl ConnectionTracker {
         let keys =
             accelerator.flows_mut().map_or(Vec::new(), |table| table.drain_candidates(QUESTIONS_AT_ONCE));
         for some in keys.chunks(QUESTIONS_TOGETHER) {
+            self.existing.iter_mut().for_each(|existing| existing.add_asked(some));
             // A flow that was not asked about comes again.
             if self.sockets.ask(some) {
                 self.read_answers(accelerator);
@@ -308,7 +319,10 @@ impl ConnectionTracker {
     fn read_answers(&mut self, accelerator: &mut Accelerator) {
         // What is applied may send requests, whose answers come behind.
         while let Some(answers) = self.sockets.next_answer() {
-            answers.into_iter().for_each(|answer| self.apply(answer, accelerator));
+            for answer in answers {
+                self.existing.iter_mut().for_each(|existing| existing.remove_answered(&answer));
+                self.apply(answer, accelerator);
+            }
         }
     }
 
@@ -321,6 +335,8 @@ impl ConnectionTracker {
                 }
                 EventsRead::Nothing => return false,
                 EventsRead::Lost => {
+                    // What ended meanwhile is not known.
+                    self.overruns += 1;
                     self.forget_all(accelerator);
                     // The rest of the process has its turn before events may be lost once more.
                     return true;
@@ -330,7 +346,7 @@ impl ConnectionTracker {
         true
     }
 
-    fn apply(&mut self, event: Event, accelerator: &mut Accelerator) {
+    pub(super) fn apply(&mut self, event: Event, accelerator: &mut Accelerator) {
         match event {
             Event::Gone(id) => {
                 self.leave(id, accelerator);
@@ -383,13 +399,12 @@ impl ConnectionTracker {
         known.is_closing |= known.flows.iter().flatten().any(is_closing);
     }
 
-    /// Leaves all to the kernel, since events were lost: what ended meanwhile is not known. Programs tell of
-    /// the flows that go on.
-    fn forget_all(&mut self, accelerator: &mut Accelerator) {
-        self.overruns += 1;
+    /// Leaves all to the kernel. Programs tell of the flows that go on.
+    pub(crate) fn forget_all(&mut self, accelerator: &mut Accelerator) {
         let known: Vec<u32> = self.known.keys().copied().collect();
         known.into_iter().for_each(|id| self.leave(id, accelerator));
         self.known.clear();
+        self.existing.iter_mut().for_each(ExistingConnections::forget_all);
         self.pending.clear();
         self.uncounted.clear();
         self.bound.clear();

@@ -1,5 +1,6 @@
 //! The accelerator: programs at interfaces, and the tables that they read, kept in step with the mirror.
 mod bridges;
+mod copies;
 mod established;
 mod programs;
 mod sink;
@@ -7,7 +8,7 @@ mod vrfs;
 
 pub use bridges::FdbEntry;
 
-use super::capture::{CaptureRings, Captured};
+use super::capture::CaptureRings;
 use super::decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame};
 use super::error::Error;
 use super::flows::FlowTable;
@@ -106,6 +107,7 @@ pub struct Accelerator {
     /// The numbers of FIBs that others have taken the place of, and that programs may still look into.
     old_fibs: BTreeSet<u32>,
     capture: Option<CaptureRings>,
+    samples: Option<CaptureRings>,
     /// Counts losses once a port is by XDP, unless the kernel does not let them be counted.
     losses: Option<io::Result<LossCounter>>,
 }
@@ -145,6 +147,7 @@ impl Accelerator {
             loads: 0,
             old_fibs: BTreeSet::new(),
             capture: None,
+            samples: None,
             losses: None,
         })
     }
@@ -383,31 +386,6 @@ impl Accelerator {
     /// The interfaces that have counters, adopted ones and VLANs of them, each with its number among those.
     pub fn ports(&self) -> impl Iterator<Item = (u32, u32)> {
         self.members.iter().map(|(link, member)| (*link, member.port))
-    }
-
-    /// Begins to copy frames that are forwarded, with `has_all` those that go to the kernel, too.
-    pub fn begin_capture(&mut self, has_all: bool) -> Result<(), Error> {
-        self.end_capture()?;
-        self.capture = Some(CaptureRings::new(has_all)?);
-        let begun = self.replace_all_programs();
-        if begun.is_err() {
-            self.end_capture()?;
-        }
-        begun
-    }
-
-    /// Copies no more frames.
-    pub fn end_capture(&mut self) -> Result<(), Error> {
-        let Some(capture) = self.capture.take() else { return Ok(()) };
-        let replaced = self.replace_all_programs();
-        bpf::wait_for_runs().map_err(Error::Waiting)?;
-        drop(capture);
-        replaced
-    }
-
-    /// The frames that were copied since the last call, and how many were lost since the first.
-    pub fn drain_captured(&mut self) -> (Vec<Captured>, u64) {
-        self.capture.as_mut().map_or((Vec::new(), 0), |capture| (capture.drain_frames(), capture.lost()))
     }
 
     /// The number of an interface among the counters.

@@ -4,23 +4,23 @@
 //! other times. Each processor has a ring of its own, which it overwrites: what was not taken in time is
 //! counted as lost. The reader first reads how far the rings are filled, then waits until all runs of
 //! programs have ended that may have filled them.
+//!
+//! Samples of frames are copied in the same way, by programs that are there for good: one of N forwarded
+//! frames, and its headers alone.
 use super::layout::{MOST_PORTS, Reason};
 use super::memory::NoMemory;
 use super::shared_arrays::SharedArrays;
 use artery_device::bpf;
 use artery_storage::Words;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Bytes of a slot: a header, then the frame.
-pub(super) const SLOT: usize = 2048;
+/// Bytes of a slot's header, behind which is the frame.
 pub(super) const HEADER: usize = 64;
-/// Most bytes of a frame that are kept.
-pub(super) const SNAP: usize = SLOT - HEADER;
-/// Slots of a processor.
-pub(super) const SLOTS: usize = 512;
 /// Bytes from one processor's count to the next one's: a line of the cache.
 pub(super) const HEAD: usize = 64;
+/// Where in such a line the frames are counted that are skipped before the next sample.
+pub(super) const SKIPPED: i16 = 8;
 /// Most processors that have rings of their own.
 const MOST_RINGS: usize = 64;
 
@@ -61,11 +61,33 @@ pub struct Captured {
     pub bytes: Vec<u8>,
 }
 
+/// Which frames are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copied {
+    Forwarded,
+    /// Forwarded ones, and those for the kernel.
+    All,
+    /// One of so many that are forwarded.
+    Sampled(u32),
+}
+
+impl Copied {
+    /// Bytes of a slot, and slots of a processor: powers of two.
+    fn slots(self) -> (usize, usize) {
+        match self {
+            Copied::Forwarded | Copied::All => (2048, 512),
+            Copied::Sampled(_) => (256, 2048),
+        }
+    }
+}
+
 /// Rings that programs fill.
 pub(super) struct CaptureRings {
     pub(super) arrays: SharedArrays,
-    /// Whether frames for the kernel are copied, too.
-    pub(super) has_all: bool,
+    pub(super) copied: Copied,
+    /// Bytes of a slot, and slots of a processor.
+    pub(super) slot: usize,
+    pub(super) slots: usize,
     /// How many rings there are: a power of two.
     pub(super) rings: usize,
     frames: Words<AtomicU64>,
@@ -75,17 +97,29 @@ pub(super) struct CaptureRings {
 }
 
 impl CaptureRings {
-    pub(super) fn new(has_all: bool) -> Result<CaptureRings, NoMemory> {
-        let (arrays, rings) = (SharedArrays::default(), rings());
-        Ok(CaptureRings {
-            frames: Words::new(&arrays, "frames", rings * SLOTS * SLOT / 8)?,
+    pub(super) fn new(copied: Copied) -> Result<CaptureRings, NoMemory> {
+        let (arrays, rings, (slot, slots)) = (SharedArrays::default(), rings(), copied.slots());
+        let made = CaptureRings {
+            frames: Words::new(&arrays, "frames", rings * slots * slot / 8)?,
             heads: Words::new(&arrays, "heads", rings * HEAD / 8)?,
             taken: vec![0; rings],
             lost: 0,
-            has_all,
+            copied,
+            slot,
+            slots,
             rings,
             arrays,
-        })
+        };
+        if let Copied::Sampled(interval) = copied {
+            let first = |ring| &made.heads[(ring * HEAD + SKIPPED as usize) / 8];
+            (0..rings).for_each(|ring| first(ring).store(u64::from(interval / 2), Relaxed));
+        }
+        Ok(made)
+    }
+
+    /// Most bytes of a frame that are kept.
+    pub(super) fn snap(&self) -> usize {
+        self.slot - HEADER
     }
 
     /// Removes the captured frames from the rings and returns them in the order of time.
@@ -112,10 +146,10 @@ impl CaptureRings {
     }
 
     fn drain_ring(&mut self, ring: usize, head: u64, found: &mut Vec<Captured>) {
-        let first = self.taken[ring].max(head.saturating_sub(SLOTS as u64));
+        let first = self.taken[ring].max(head.saturating_sub(self.slots as u64));
         let read: Vec<_> = (first..head).map(|number| (number, self.read_slot(ring, number))).collect();
         // The slot that is being filled now is one of those that were read, if the ring has gone round.
-        let oldest = (self.ring_head(ring) + 1).saturating_sub(SLOTS as u64);
+        let oldest = (self.ring_head(ring) + 1).saturating_sub(self.slots as u64);
         let sound = read.into_iter().filter(|(number, _)| *number >= oldest);
         let before = found.len();
         found.extend(sound.filter_map(|(_, captured)| captured));
@@ -125,8 +159,8 @@ impl CaptureRings {
 
     /// What is in a slot; `None` where that makes no sense.
     fn read_slot(&self, ring: usize, number: u64) -> Option<Captured> {
-        let first = (ring * SLOTS + number as usize % SLOTS) * SLOT / 8;
-        let slot: Vec<u8> = self.frames[first..first + SLOT / 8]
+        let first = (ring * self.slots + number as usize % self.slots) * self.slot / 8;
+        let slot: Vec<u8> = self.frames[first..first + self.slot / 8]
             .iter()
             .flat_map(|word| word.load(Acquire).to_ne_bytes())
             .collect();
@@ -173,6 +207,8 @@ fn rings() -> usize {
 mod tests {
     use super::*;
 
+    const SLOT: usize = 2048;
+
     fn slot(words: [(i16, u32); 4], bytes: &[u8]) -> Vec<u8> {
         let mut slot = vec![0; SLOT];
         for (at, word) in words {
@@ -205,7 +241,7 @@ mod tests {
     fn what_makes_no_sense_is_nothing() {
         let words = [(VERDICT, 60_000), (VLAN, 0), (LENGTH, 60), (KEPT, 60)];
         assert_eq!(parse_slot(&slot(words, &[])), None, "no such reason");
-        let words = [(VERDICT, 0), (VLAN, TAGGED), (LENGTH, 9), (KEPT, SNAP as u32 + 1)];
+        let words = [(VERDICT, 0), (VLAN, TAGGED), (LENGTH, 9), (KEPT, (SLOT - HEADER) as u32 + 1)];
         assert_eq!(parse_slot(&slot(words, &[])), None, "more than there is");
         assert_eq!(parse_slot(&[]), None);
         let words = [(VERDICT, 0), (VLAN, TAGGED), (LENGTH, 9), (KEPT, 9)];

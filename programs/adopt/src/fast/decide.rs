@@ -305,7 +305,7 @@ fn lookup_ipv6(
 
 /// The flags of a port of which one lets packets of a family be forwarded, if they pass further checks.
 fn wanted_flags(memory: &Memory, all: u32, established: u32) -> u32 {
-    if memory.flows.is_some() { all | established } else { all }
+    if memory.looks_up_flows { all | established } else { all }
 }
 
 /// Checks that a packet of this length fills the frame, except for the padding of short frames.

@@ -64,8 +64,10 @@ pub struct Memory {
     pub(super) hops: Words<AtomicU32>,
     counts: Words<AtomicU64>,
     losses: Words<AtomicU64>,
-    /// Flows of established connections, if any are forwarded past the user's policy.
+    /// Flows of established connections, once any were forwarded past the user's policy.
     pub(super) flows: Option<FlowTable>,
+    /// Whether programs that are made from now on look flows up.
+    pub(super) looks_up_flows: bool,
     /// Where sources are known to be, once there is a bridge.
     pub(super) fdb: Option<FdbTable>,
 }
@@ -138,6 +140,7 @@ impl Memory {
             counts: Words::new(&arrays, "counts", MOST_PROCESSORS * COUNT_WORDS)?,
             losses: Words::new(&arrays, "losses", LOSS_WORDS)?,
             flows: None,
+            looks_up_flows: false,
             fdb: None,
             arrays,
         })
@@ -149,6 +152,7 @@ impl Memory {
         if self.flows.is_none() {
             self.flows = Some(FlowTable::new(&self.arrays, seed)?);
         }
+        self.looks_up_flows = true;
         Ok(())
     }
 

@@ -74,6 +74,8 @@ pub(super) struct ProgramPort<'a> {
     pub(super) number: u32,
     /// Room for copies of frames, if they are copied.
     pub(super) capture: Option<&'a CaptureRings>,
+    /// Room for samples, if frames are sampled.
+    pub(super) samples: Option<&'a CaptureRings>,
     /// The index of the interface that frames go to unchanged that would be forwarded.
     pub(super) host_port: Option<u32>,
     /// The number of the bridge that the port is a member of: what arrives is the bridge's.
@@ -141,6 +143,7 @@ struct ProgramWriter<'a> {
     at: ProgramHook,
     port: u32,
     capture: Option<&'a CaptureRings>,
+    samples: Option<&'a CaptureRings>,
     host_port: Option<u32>,
     bridge: Option<u32>,
     others: Option<OtherFibs<'a>>,
@@ -209,7 +212,7 @@ impl ProgramWriter<'_> {
     }
     /// Whether packets of established connections are forwarded past the user's policy.
     fn has_flows(&self) -> bool {
-        self.memory.flows.is_some() && self.host_port.is_none()
+        self.memory.looks_up_flows && self.host_port.is_none()
     }
     fn load_slot(&mut self, register: Register, slot: Slot) {
         self.a.load(Size::Double, register, R10, slot as i16);
@@ -234,6 +237,7 @@ pub(super) fn build_program(
         at,
         port: port.number,
         capture: port.capture,
+        samples: port.samples,
         host_port: port.host_port,
         bridge: port.bridge,
         others: port.others,

@@ -6,7 +6,7 @@ use artery_lpm::{Art, Fib4Fast, Fib4FastReader, Fib4Options, Fib6, Fib6Reader, P
 use artery_rcu::Domain;
 use artery_storage::Pages;
 use artery_wire::{EtherAddr, checksum};
-use capture::{CaptureRings, SLOTS, SNAP};
+use capture::{CaptureRings, Copied};
 use layout::{MOST_FIBS, own_bit_v4, own_bit_v6};
 use program::{Fibs, OtherFibs, ProgramHook, ProgramPort};
 use rustix::fd::OwnedFd;
@@ -226,8 +226,10 @@ impl Rig {
         let mut load = |at, hook| {
             let mut load = |number| {
                 let bridge = bridge.filter(|_| number > 0);
-                let port =
-                    ProgramPort { number, capture: capture.as_ref(), bridge, ..ProgramPort::default() };
+                let of_samples = |rings: &&CaptureRings| matches!(rings.copied, Copied::Sampled(_));
+                let samples = capture.as_ref().filter(of_samples);
+                let capture = capture.as_ref().filter(|rings| !of_samples(rings));
+                let port = ProgramPort { number, capture, samples, bridge, ..ProgramPort::default() };
                 load_programs(&memory, &tables, (at, hook), &port, &mut others)
             };
             (0..3).map(&mut load).collect()
@@ -504,10 +506,12 @@ fn copies_are_the_frames_as_they_came_with_what_was_decided() {
         return;
     }
     for has_all in [false, true] {
-        let mut rig = Rig::with(5, Some(CaptureRings::new(has_all).unwrap()), false);
+        let rings = CaptureRings::new(if has_all { Copied::All } else { Copied::Forwarded }).unwrap();
+        let (slots, snap) = (rings.slots, rings.snap());
+        let mut rig = Rig::with(5, Some(rings), false);
         let (mut random, mut reader) = (Random(77), rig.domain.reader());
         let mut expected = Vec::new();
-        for number in 0..SLOTS / 2 {
+        for number in 0..slots / 2 {
             let port = random.below(3) as u32;
             let frame = rig.frame(&mut random, port);
             let tables = rig.tables();
@@ -520,7 +524,7 @@ fn copies_are_the_frames_as_they_came_with_what_was_decided() {
             let hook = usize::from(number % 2 == 1 && is_for_tc(&frame));
             bpf::run(&rig.programs[hook][port as usize], &frame, None, 1).unwrap();
             if has_all || matches!(verdict, CaptureVerdict::Forwarded(_)) {
-                expected.push((verdict, port, frame.len() as u32, frame[..frame.len().min(SNAP)].to_vec()));
+                expected.push((verdict, port, frame.len() as u32, frame[..frame.len().min(snap)].to_vec()));
             }
         }
         let capture = rig.capture.as_mut().unwrap();
@@ -531,7 +535,7 @@ fn copies_are_the_frames_as_they_came_with_what_was_decided() {
         };
         let taken = capture.drain_frames().into_iter();
         let taken: Vec<_> = taken.map(|c| (verdict(c.verdict), c.port, c.length, c.bytes)).collect();
-        assert!(expected.len() > SLOTS / 16, "{}", expected.len());
+        assert!(expected.len() > slots / 16, "{}", expected.len());
         assert_eq!((taken.len(), capture.lost()), (expected.len(), 0));
         assert_eq!(taken, expected);
         assert!(capture.drain_frames().is_empty(), "each is taken once");
@@ -543,14 +547,48 @@ fn copies_that_were_overwritten_are_counted_as_lost() {
     if !may_copy() {
         return;
     }
-    let mut rig = Rig::with(7, Some(CaptureRings::new(true).unwrap()), false);
+    let rings = CaptureRings::new(Copied::All).unwrap();
+    let runs = 3 * rings.slots;
+    let mut rig = Rig::with(7, Some(rings), false);
     let frame = rig.frame(&mut Random(1), 1);
-    let runs = 3 * SLOTS;
     (0..runs).for_each(|_| drop(bpf::run(&rig.programs[0][1], &frame, None, 1).unwrap()));
     let capture = rig.capture.as_mut().unwrap();
     let taken = capture.drain_frames().len() as u64;
     assert!(taken > 0 && capture.lost() > 0, "{taken} {}", capture.lost());
     assert_eq!(taken + capture.lost(), runs as u64);
+}
+
+#[test]
+fn one_of_n_forwarded_frames_is_sampled_with_its_headers() {
+    if !may_copy() {
+        return;
+    }
+    const INTERVAL: usize = 8;
+    let rings = CaptureRings::new(Copied::Sampled(INTERVAL as u32)).unwrap();
+    let (snap, processors) = (rings.snap(), rings.rings);
+    let mut rig = Rig::with(5, Some(rings), false);
+    let (mut random, mut reader) = (Random(77), rig.domain.reader());
+    let mut forwarded = Vec::new();
+    for number in 0..2000 {
+        let port = random.below(3) as u32;
+        let frame = rig.frame(&mut random, port);
+        let tables = rig.tables();
+        let first = frame.len().min(bpf::FIRST_BUFFER);
+        let decision = decide_multi_buffer(&tables, &reader.turn(), port, &frame, first);
+        let hook = usize::from(number % 2 == 1 && is_for_tc(&frame));
+        bpf::run(&rig.programs[hook][port as usize], &frame, None, 1).unwrap();
+        if matches!(decision, ForwardDecision::Send { .. }) {
+            forwarded.push((port, frame.len() as u32, frame[..frame.len().min(snap)].to_vec()));
+        }
+    }
+    let samples = rig.capture.as_mut().unwrap();
+    let taken = samples.drain_frames();
+    assert_eq!(samples.lost(), 0);
+    assert!((taken.len() * INTERVAL).abs_diff(forwarded.len()) <= INTERVAL * processors, "{}", taken.len());
+    for sample in taken {
+        assert!(matches!(sample.verdict, CaptureVerdict::Forwarded(_)), "{sample:?}");
+        assert!(forwarded.contains(&(sample.port, sample.length, sample.bytes)));
+    }
 }
 
 #[test]

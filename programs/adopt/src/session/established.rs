@@ -3,7 +3,10 @@ use super::{Error, Session};
 use crate::blockers::{self, Blocker};
 use crate::connections::{ConnectionTracker, FamilyConsent};
 use crate::policy::{Interface, Policy};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long there must have been no rules.
+const WITHOUT_RULES: Duration = Duration::from_secs(5);
 
 /// What is done with packets of connections that the kernel's connection tracking has established, where
 /// rules of the user keep a family in the kernel.
@@ -17,33 +20,77 @@ pub enum Established {
     Forwarded,
 }
 
+/// Which established connections are forwarded past rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EstablishedOptions {
+    /// What rules matter.
+    pub which: Established,
+    /// Whether connections are forwarded, too, that began while no process listened, so that the kernel does
+    /// not tell their end: its entries are read each second.
+    pub existing: bool,
+}
+
+impl Default for EstablishedOptions {
+    fn default() -> EstablishedOptions {
+        EstablishedOptions { which: Established::InKernel, existing: false }
+    }
+}
+
 impl Session {
     /// Whether connections could be forwarded past rules, if there are any, and are not followed yet.
     /// Without such rules programs know nothing of connections, and are shorter.
     pub(super) fn lacks_tracker(&self) -> bool {
-        self.established == Established::AsRulesAllow && self.tracker.is_none() && blockers::tracks_any()
+        let follows = match self.established {
+            Established::InKernel => false,
+            Established::AsRulesAllow => blockers::tracks_any(),
+            Established::Forwarded => true,
+        };
+        follows && self.tracker.is_none()
     }
 
-    /// Follows connections from now on, also when there are no rules any more.
-    pub(super) fn open_tracker(&mut self, now: Instant) -> Result<(), Error> {
-        let tracker =
-            ConnectionTracker::open(now).map_err(|error| Error::Kernel("following connections", error))?;
-        self.accelerator.enable_flows()?;
-        self.watch.follow_connections();
-        self.tracker = Some(tracker);
-        Ok(())
-    }
-
-    /// The same since rules have come. If it can't be done, what they keep stays with the kernel.
-    pub(super) fn begin_following(&mut self) {
+    /// Follows connections from now on. If it can't be done, what rules keep stays with the kernel.
+    pub(super) fn begin_following(&mut self, now: Instant) {
         self.report_progress();
-        let Err(error) = self.open_tracker(Instant::now()) else { return self.report_progress() };
+        let Err(error) = self.open_tracker(now) else { return self.report_progress() };
         if error.is_shortage() {
             self.needs_resync = true;
             return;
         }
         self.established = Established::InKernel;
         self.unfollowed = Some(error.to_string());
+    }
+
+    fn open_tracker(&mut self, now: Instant) -> Result<(), Error> {
+        let tracker = ConnectionTracker::open(now, self.follows_existing)
+            .map_err(|error| Error::Kernel("following connections", error))?;
+        self.accelerator.enable_flows()?;
+        self.watch.follow_connections(true);
+        self.tracker = Some(tracker);
+        Ok(())
+    }
+
+    /// Has programs know nothing of connections once there were no rules for a while. Who replaces rules may
+    /// remove the old ones first.
+    pub(super) fn end_following(&mut self, now: Instant) {
+        let is_needed = self.established == Established::Forwarded
+            || self.blockers.iter().any(blockers::is_passable)
+            || self.tracker.is_none();
+        if is_needed {
+            self.without_rules = None;
+            return;
+        }
+        let since = *self.without_rules.get_or_insert(now);
+        if now.saturating_duration_since(since) < WITHOUT_RULES {
+            return;
+        }
+        self.without_rules = None;
+        self.tracker.iter_mut().for_each(|tracker| tracker.forget_all(&mut self.accelerator));
+        self.report_progress();
+        // Programs that stay for want of memory do no harm, and are tried again.
+        if self.accelerator.disable_flows().is_ok() {
+            self.watch.follow_connections(false);
+            self.tracker = None;
+        }
     }
 
     /// Marks the blockers that established connections are forwarded past; says for which families there

@@ -12,6 +12,8 @@ pub struct SessionNews {
     pub shortage: Option<Shortage>,
     /// Why no connections are forwarded past rules, if that is new.
     pub unfollowed: Option<String>,
+    /// Why connections that began while no process listened stay with the kernel for now, if that is new.
+    pub uncompared: Option<String>,
     /// Whether packets are left to the kernel because of the lag of changes, if that is new.
     pub lags: Option<bool>,
     /// Interfaces that were gone and have come back, by name, and whether they were adopted again.

@@ -93,7 +93,7 @@ fn names(session: &Session) -> BTreeMap<u32, String> {
 }
 
 /// When the kernel's monotonic clock was zero, in nanoseconds since the epoch.
-fn monotonic_epoch() -> u64 {
+pub(super) fn monotonic_epoch() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let monotonic = clock_gettime(ClockId::Monotonic);
     let monotonic = monotonic.tv_sec as u64 * 1_000_000_000 + monotonic.tv_nsec as u64;

@@ -34,7 +34,7 @@ impl Engine {
         let loaded = load("adopt.click", &configuration(&places), &Reading::default());
         let mut settings = RouterSettings {
             handlers: ROUTER_HANDLERS,
-            chatter: voice.element_sink(),
+            chatter: voice.product_sink(),
             ..RouterSettings::default()
         };
         settings.names.set_device_lookup(Interface::mac_of);

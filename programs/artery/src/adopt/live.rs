@@ -6,21 +6,25 @@ use super::facts::Facts;
 use super::graph::Engine;
 use super::kept::ExcludedPrefixes;
 use super::rights;
+use super::samples::SampleExport;
 use super::status::Status;
 use super::{AdoptOptions, Path as Wanted, notes_on_xdp, refusal};
 use crate::control_socket::{Control, ControlSettings, Listeners, Names, Question, Questions};
+use crate::ipfix::Exporter;
 use crate::metrics::{self, Http};
 use crate::notify::Notifier;
 use crate::options::default_socket;
 use crate::output::Output;
 use crate::sandbox::confine_adopt;
 use crate::signals::EarlyHangup;
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use artery_adopt::blockers::{Blocker, Bridging, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::mirror;
-use artery_adopt::{ConnectionKeeper, DeadPath, Session, SessionNews, Shortage};
+use artery_adopt::{
+    ConnectionKeeper, DeadPath, Established, EstablishedOptions, Session, SessionNews, Shortage,
+};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -51,6 +55,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     let settings = options.control.settings(Vec::new());
     let control = control_sockets(options.socket.as_deref(), &settings, voice)?;
     let metrics = metrics::listen(&options.metrics)?;
+    let exporter = options.ipfix.as_ref().map(Exporter::open).transpose()?;
     let choice = Choice::of(&facts, options.path);
     // The program of the port that carries a VLAN forwards for it.
     let (facts, carried): (Vec<Facts>, Vec<Facts>) =
@@ -65,6 +70,10 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         }
         None => open(&facts, &choice, options, voice)?,
     };
+    if let Some(interval) = options.ipfix.as_ref().and_then(|ipfix| ipfix.sample) {
+        let begun = session.accelerator_mut().begin_sampling(interval);
+        begun.map_err(|error| anyhow!("packets can't be sampled: {}", refusal(&error, options.verbose)))?;
+    }
     say_ports(&session, &facts, &carried, &choice, voice);
     if let Some(error) = session.accelerator().uncounted_losses() {
         voice.log_event("note", &format!("frames lost after a redirect are not counted: {error}"), &[]);
@@ -82,6 +91,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     control.serve(&answers, voice).context("can't answer questions")?;
     let of_this = move || asked.send_request("metrics", None).map_err(|error| error.to_string());
     metrics.serve(&Http(of_this), voice).context("can't answer questions")?;
+    let mut samples = exporter.map(|exporter| SampleExport::start(exporter, voice)).transpose()?;
     voice.log_event("forwarding", "forwarding", &[]);
     let (mut rules, mut kept) = (Vec::new(), ExcludedPrefixes::default());
     say_rules(&session, &mut rules, voice);
@@ -96,7 +106,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
             questions
                 .drain()
                 .into_iter()
-                .for_each(|question| answer(&mut session, &mut captures, began, question));
+                .for_each(|question| answer(&mut session, &mut captures, samples.as_ref(), began, question));
         }
         if let Err(error) = captures.expire(&mut session, Instant::now()) {
             voice.log_event("note", &format!("programs that copy frames stay for now: {error}"), &[]);
@@ -112,12 +122,21 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         say_rules(&session, &mut rules, voice);
         kept.report_changes(session.driver().mirror(), voice);
         wait = next;
+        if let Some(samples) = &mut samples {
+            wait = wait.min(samples.drain(&mut session, Instant::now()));
+        }
         say_path(&news, options.verbose, voice);
         say_lag(&news, voice);
         say_shortage(&news, voice);
+        if let Some(why) = &news.uncompared {
+            let said = format!(
+                "connections that began before stay with the kernel, and are tried again each 10 s: reading \
+                 its entries failed: {why}"
+            );
+            voice.log_event("uncompared", &said, &[]);
+        }
         if let Some(why) = &news.unfollowed {
-            let said = format!("no connections are forwarded past rules: {why}");
-            voice.log_event("unfollowed", &said, &[]);
+            say_unfollowed(why, voice);
         }
         if news.guards {
             said.renew(&session, voice);
@@ -130,6 +149,9 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     manager.stopping();
     voice.log_event("stopping", "the kernel forwards alone again", &[]);
     let report = report(&session);
+    if let Some(samples) = &mut samples {
+        samples.collect_samples(&mut session);
+    }
     // Programs stop before the graph that they send to.
     drop(session);
     engine.map_or(Ok(()), Engine::end)?;
@@ -163,16 +185,22 @@ fn engine(
 
 /// Adopts ports by the first path that the kernel takes, and reports why it does not take a better one. A
 /// port is reported only once it is adopted: one whose tc program the kernel refuses stays with the kernel,
-/// unless the user asked for that path.
+/// unless the user asked for that path. Where no path is left, programs without connections are tried, which
+/// are shorter.
 fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output) -> anyhow::Result<Session> {
     let mut ports: Vec<&Facts> = facts.iter().collect();
-    let established = options.established().into();
+    let (which, existing) = (options.established().into(), options.established_existing);
+    let mut established = EstablishedOptions { which, existing };
+    let mut refused_with_connections: Option<String> = None;
     let mut paths = choice.paths.iter();
     let mut path = *paths.next().context("there is always a path")?;
     loop {
         let modes: Vec<_> = ports.iter().map(|facts| (facts.port.clone(), path.mode())).collect();
         let error = match Session::open_with(&modes, None, established, Instant::now()) {
             Ok(session) => {
+                if let Some(why) = refused_with_connections.take() {
+                    say_unfollowed(&why, voice);
+                }
                 let Some(flaw) = flaw_of_xdp(&session) else { return Ok(session) };
                 let next = paths.as_slice().first().filter(|_| options.path.is_none());
                 let Some(next) = next else {
@@ -197,7 +225,14 @@ fn open(facts: &[Facts], choice: &Choice, options: &AdoptOptions, voice: Output)
                 path = *next;
                 log_refusal(voice, cause, &format!("{said}; so all ports go {}", path.in_words()));
             }
+            _ if !cause.verifier().is_empty() && established.which != Established::InKernel => {
+                (established.which, refused_with_connections) = (Established::InKernel, Some(said));
+                paths = choice.paths.iter();
+                path = *paths.next().context("there is always a path")?;
+            }
             _ => {
+                // It was not for them.
+                (established.which, refused_with_connections) = (which, None);
                 ports.retain(|facts| !is_final && refused.as_ref() != Some(&facts.port.name));
                 anyhow::ensure!(!ports.is_empty() && refused.is_some(), "{said}");
                 log_refusal(voice, cause, &format!("{said}; so it stays with the kernel"));
@@ -282,6 +317,11 @@ fn say_path(news: &SessionNews, verbose: bool, voice: Output) {
     }
 }
 
+/// Says why rules keep established connections, too.
+fn say_unfollowed(why: &str, voice: Output) {
+    voice.log_event("unfollowed", &format!("no connections are forwarded past rules: {why}"), &[]);
+}
+
 /// Says that changes of the kernel wait for more than a second until they are read, or no longer.
 fn say_lag(news: &SessionNews, voice: Output) {
     match news.lags {
@@ -319,6 +359,10 @@ impl Signals {
     /// From now on signals set flags, and wake the thread that waits for requests.
     fn watch(questions: &Questions, early: &EarlyHangup) -> std::io::Result<Signals> {
         let signals = Signals::default();
+        for signal in [SIGINT, SIGTERM] {
+            // The second one, should the first not be followed.
+            signal_hook::flag::register_conditional_default(signal, signals.stop.clone())?;
+        }
         for (signal, flag) in [(SIGINT, &signals.stop), (SIGTERM, &signals.stop), (SIGHUP, &signals.reread)] {
             // What is registered first runs first: the thread that is woken finds the flag set.
             signal_hook::flag::register(signal, flag.clone())?;
@@ -350,14 +394,21 @@ fn control_sockets(
     Ok(listeners)
 }
 
-fn answer(session: &mut Session, captures: &mut Captures, began: Instant, question: Question) {
+fn answer(
+    session: &mut Session,
+    captures: &mut Captures,
+    samples: Option<&SampleExport>,
+    began: Instant,
+    question: Question,
+) {
     let status = |session: &Session| Status::find(session, began).map_err(|error| format!("{error:#}"));
     let answer = match question.handler.as_str() {
         "version" => Ok(env!("CARGO_PKG_VERSION").to_string()),
         "state" => status(session).and_then(|status| {
             serde_json::to_string(&status).map_err(|error| format!("can't be written: {error}"))
         }),
-        "metrics" => status(session).map(|status| status.metrics()),
+        "metrics" => status(session)
+            .map(|status| status.metrics() + &samples.map(SampleExport::metrics).unwrap_or_default()),
         "report" => Ok(report(session)),
         "reread" => {
             session.request_resync();
@@ -504,6 +555,10 @@ fn report(session: &Session) -> String {
     }
     if let Some(connections) = session.connections() {
         text += &format!("{} connections go past rules at the end\n", connections.forwarded);
+        if connections.existing > 0 {
+            text +=
+                &format!("{} connections that began before are compared each second\n", connections.existing);
+        }
         for (by, count) in ConnectionKeeper::ALL.iter().zip(connections.kept).filter(|(_, count)| *count > 0)
         {
             text += &format!("{count} connections stay with the kernel: {}\n", by.meaning());

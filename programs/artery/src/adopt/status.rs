@@ -96,6 +96,9 @@ pub(crate) struct Connections {
     pub(crate) forwarded: u64,
     pub(crate) known: u64,
     pub(crate) overruns: u64,
+    /// Of the known ones, those that began while no process listened, and are compared each second.
+    #[serde(default)]
+    pub(crate) existing: u64,
     /// Those that stay with the kernel, by what keeps them; each reason is listed also while it is zero.
     /// Those of `unknown` are known to the kernel alone: they began before adopt listened, or are of other
     /// protocols.
@@ -119,6 +122,7 @@ impl Connections {
             forwarded: status.forwarded as u64,
             known: status.known as u64,
             overruns: status.overruns,
+            existing: status.existing as u64,
             kept: kept.chain(unknown).collect(),
             kept_by_rules: by(&ConnectionKeeper::Rule),
             kept_by_windows: by(&ConnectionKeeper::Window),

@@ -5,9 +5,9 @@ use super::port::PortRequest;
 use super::shortage::ConnectionShortage;
 use crate::output::Output;
 use anyhow::{Context as _, bail};
-use artery_device::{files, system_message};
+use artery_device::{PeerCredentials, files, system_message};
+use rustix::fd::AsFd as _;
 use rustix::fs::{Gid, Mode};
-use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt as _;
@@ -162,8 +162,7 @@ impl Listeners {
 
 /// The peer of a Unix socket, by the credentials that the kernel recorded (SO_PEERCRED, unix(7)).
 fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
-    let user = socket_peercred(stream)?.uid;
-    match user.is_root() || user == rustix::process::geteuid() {
+    match PeerCredentials::of(stream.as_fd())?.is_trusted() {
         true => Ok(Peer::Owner),
         false => Ok(Peer::Reader),
     }

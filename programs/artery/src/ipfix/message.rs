@@ -1,8 +1,10 @@
 //! Messages of IPFIX (RFC 7011): templates, and sets of flow records. No socket and no clock is here.
 //!
-//! Each record has a template by its family, and whether it is translated (RFC 8158). Templates are sent at
-//! the beginning of a message, with the options template by which the exporter says how many records it lost.
+//! Each record of a flow has a template by its family, and whether it is translated (RFC 8158); samples have
+//! one by their family. Templates are sent at the beginning of a message, with the options templates by which
+//! the exporter says how many records it lost, and how packets are selected (RFC 5477).
 use artery_common::flow_export::{End, ExportedFlow};
+use artery_common::packet_samples::SampledPacket;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ enum Element {
     OctetDeltaCount = 1,
     PacketDeltaCount = 2,
     ProtocolIdentifier = 4,
+    IpClassOfService = 5,
+    TcpControlBits = 6,
     SourceTransportPort = 7,
     SourceIpv4Address = 8,
     IngressInterface = 10,
@@ -43,17 +47,22 @@ enum Element {
     PostNaptDestinationTransportPort = 228,
     PostNatSourceIpv6Address = 281,
     PostNatDestinationIpv6Address = 282,
+    SelectorId = 302,
+    SelectorAlgorithm = 304,
+    SamplingPacketInterval = 305,
+    SamplingPacketSpace = 306,
 }
 
 impl Element {
     fn length(self) -> u16 {
         use Element::*;
         match self {
-            ProtocolIdentifier | FlowEndReason => 1,
+            ProtocolIdentifier | FlowEndReason | IpClassOfService | TcpControlBits => 1,
             SourceTransportPort
             | DestinationTransportPort
             | PostNaptSourceTransportPort
-            | PostNaptDestinationTransportPort => 2,
+            | PostNaptDestinationTransportPort
+            | SelectorAlgorithm => 2,
             IngressInterface
             | EgressInterface
             | ExportingProcessId
@@ -61,7 +70,10 @@ impl Element {
             | DestinationIpv4Address
             | IpNextHopIpv4Address
             | PostNatSourceIpv4Address
-            | PostNatDestinationIpv4Address => 4,
+            | PostNatDestinationIpv4Address
+            | SelectorId
+            | SamplingPacketInterval
+            | SamplingPacketSpace => 4,
             OctetDeltaCount
             | PacketDeltaCount
             | FlowStartMilliseconds
@@ -76,7 +88,7 @@ impl Element {
     }
 }
 
-/// The elements of every record, behind its addresses.
+/// The elements of every record of a flow, behind its addresses.
 const COMMON: [Element; 10] = [
     Element::SourceTransportPort,
     Element::DestinationTransportPort,
@@ -90,6 +102,27 @@ const COMMON: [Element; 10] = [
     Element::FlowEndMilliseconds,
 ];
 
+/// The elements of a sample, behind its addresses.
+const OF_SAMPLE: [Element; 12] = [
+    Element::SelectorId,
+    Element::SourceTransportPort,
+    Element::DestinationTransportPort,
+    Element::ProtocolIdentifier,
+    Element::IpClassOfService,
+    Element::TcpControlBits,
+    Element::IngressInterface,
+    Element::EgressInterface,
+    Element::PacketDeltaCount,
+    Element::OctetDeltaCount,
+    // Collectors of flows want times of flows; both are the time of the packet.
+    Element::FlowStartMilliseconds,
+    Element::FlowEndMilliseconds,
+];
+
+/// The number of the selector, of which there is one, and its algorithm: systematic count-based sampling.
+const SELECTOR: u32 = 1;
+const COUNT_BASED: u16 = 1;
+
 /// The template of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Template {
@@ -99,10 +132,15 @@ enum Template {
     Nat6 = 259,
     /// How many records were lost.
     Reliability = 260,
+    Sample4 = 261,
+    Sample6 = 262,
+    /// How packets are selected.
+    Selector = 263,
 }
 
 impl Template {
     const OF_FLOWS: [Template; 4] = [Template::V4, Template::V6, Template::Nat4, Template::Nat6];
+    const OF_SAMPLES: [Template; 2] = [Template::Sample4, Template::Sample6];
 
     fn of_flow(flow: &ExportedFlow) -> Template {
         match (flow.ends[0].0.is_ipv4(), flow.translated.is_some()) {
@@ -134,7 +172,16 @@ impl Template {
                 PostNaptSourceTransportPort,
                 PostNaptDestinationTransportPort,
             ],
+            Template::Sample4 => {
+                return [&[SourceIpv4Address, DestinationIpv4Address][..], &OF_SAMPLE].concat();
+            }
+            Template::Sample6 => {
+                return [&[SourceIpv6Address, DestinationIpv6Address][..], &OF_SAMPLE].concat();
+            }
             Template::Reliability => return vec![ExportingProcessId, NotSentFlowTotalCount],
+            Template::Selector => {
+                return vec![SelectorId, SelectorAlgorithm, SamplingPacketInterval, SamplingPacketSpace];
+            }
         };
         [addresses, &COMMON].concat()
     }
@@ -173,25 +220,45 @@ impl Message {
         self.bytes.len() == HEADER
     }
 
-    /// Adds all templates, and how many records were lost.
-    pub(super) fn write_templates(&mut self, lost: u64) {
+    /// Adds all templates, how many records were lost, and of how many packets one is sampled, if any are.
+    pub(super) fn write_templates(&mut self, lost: u64, interval: Option<u32>) {
         let begin = self.begin_set(TEMPLATE_SET);
-        for template in Template::OF_FLOWS {
+        let of_samples = Template::OF_SAMPLES.into_iter().filter(|_| interval.is_some());
+        for template in Template::OF_FLOWS.into_iter().chain(of_samples) {
             let elements = template.elements();
             self.write_u16s([template as u16, elements.len() as u16]);
             self.write_specifiers(&elements);
         }
         self.end_set(begin);
+        self.write_options_template(Template::Reliability);
+        let begin = self.begin_set(Template::Reliability as u16);
+        self.bytes.extend(std::process::id().to_be_bytes());
+        self.bytes.extend(lost.to_be_bytes());
+        self.end_set(begin);
+        self.records += 1;
+        if let Some(interval) = interval {
+            self.write_selector(interval);
+        }
+    }
+
+    /// The template of options, with a scope of one element.
+    fn write_options_template(&mut self, template: Template) {
         let begin = self.begin_set(OPTIONS_TEMPLATE_SET);
-        let elements = Template::Reliability.elements();
-        self.write_u16s([Template::Reliability as u16, elements.len() as u16, 1]);
+        let elements = template.elements();
+        self.write_u16s([template as u16, elements.len() as u16, 1]);
         self.write_specifiers(&elements);
         // Sets end at multiples of four bytes.
         self.write_u16s([0]);
         self.end_set(begin);
-        let begin = self.begin_set(Template::Reliability as u16);
-        self.bytes.extend(std::process::id().to_be_bytes());
-        self.bytes.extend(lost.to_be_bytes());
+    }
+
+    /// Says how packets are selected (RFC 5477 section 8.2): one, and then not the others of the interval.
+    fn write_selector(&mut self, interval: u32) {
+        self.write_options_template(Template::Selector);
+        let begin = self.begin_set(Template::Selector as u16);
+        self.bytes.extend(SELECTOR.to_be_bytes());
+        self.write_u16s([COUNT_BASED]);
+        [1, interval - 1].iter().for_each(|number| self.bytes.extend(number.to_be_bytes()));
         self.end_set(begin);
         self.records += 1;
     }
@@ -202,7 +269,25 @@ impl Message {
 
     /// Adds a record; says whether there was room for it.
     pub(super) fn add_flow(&mut self, flow: &ExportedFlow) -> bool {
-        let template = Template::of_flow(flow);
+        let has_room = self.begin_record(Template::of_flow(flow));
+        if has_room {
+            self.write_flow(flow);
+        }
+        has_room
+    }
+
+    /// Adds a sample; says whether there was room for it.
+    pub(super) fn add_sample(&mut self, packet: &SampledPacket) -> bool {
+        let is_v4 = packet.ends[0].0.is_ipv4();
+        let has_room = self.begin_record(if is_v4 { Template::Sample4 } else { Template::Sample6 });
+        if has_room {
+            self.write_sample(packet);
+        }
+        has_room
+    }
+
+    /// Begins a record, in the set of its template; says whether there is room for it.
+    fn begin_record(&mut self, template: Template) -> bool {
         let is_same = self.set.is_some_and(|(other, _)| other == template);
         let needed = template.record_length() + if is_same { 0 } else { SET_HEADER };
         if self.bytes.len() + needed > MOST_BYTES {
@@ -212,7 +297,6 @@ impl Message {
             self.close_set();
             self.set = Some((template, self.begin_set(template as u16)));
         }
-        self.write_flow(flow);
         self.records += 1;
         true
     }
@@ -233,6 +317,19 @@ impl Message {
         let millis = [flow.start, flow.end].map(|time| time.as_millis() as u64);
         let numbers = [flow.packets, flow.bytes, millis[0], millis[1]];
         numbers.iter().for_each(|number| self.bytes.extend(number.to_be_bytes()));
+    }
+
+    fn write_sample(&mut self, packet: &SampledPacket) {
+        let [(source, source_port), (destination, destination_port)] = packet.ends;
+        self.write_address(source);
+        self.write_address(destination);
+        self.bytes.extend(SELECTOR.to_be_bytes());
+        self.write_u16s([source_port, destination_port]);
+        self.bytes.extend([packet.protocol.0, packet.tos, packet.tcp_flags]);
+        [packet.ingress, packet.egress].iter().for_each(|number| self.bytes.extend(number.to_be_bytes()));
+        let time = packet.time.as_millis() as u64;
+        let numbers = [1, packet.bytes.into(), time, time];
+        numbers.iter().for_each(|number: &u64| self.bytes.extend(number.to_be_bytes()));
     }
 
     fn write_translated(&mut self, [source, destination]: [End; 2]) {
@@ -368,7 +465,7 @@ pub(super) mod tests {
     #[test]
     fn templates_name_their_elements_and_the_options_their_scope() {
         let mut message = Message::new();
-        message.write_templates(77);
+        message.write_templates(77, None);
         let sets = sets(&message.finish(head()));
         assert_eq!(sets.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3, 260]);
         // Number, count, then sourceIPv4Address of four bytes.
@@ -380,7 +477,7 @@ pub(super) mod tests {
     #[test]
     fn a_message_is_never_longer_than_a_datagram_should_be() {
         let mut message = Message::new();
-        message.write_templates(0);
+        message.write_templates(0, None);
         let flows = [flow(false, false), flow(true, true), flow(true, false), flow(false, true)];
         let mut count = 1;
         while message.add_flow(&flows[count % 4]) {
@@ -390,5 +487,36 @@ pub(super) mod tests {
         let bytes = message.finish(head());
         assert!((MOST_BYTES - 120..=MOST_BYTES).contains(&bytes.len()), "{}", bytes.len());
         assert_eq!(sets(&bytes).len(), 3 + count - 1);
+    }
+
+    pub(crate) fn sample(is_v6: bool) -> SampledPacket {
+        let flow = flow(is_v6, false);
+        SampledPacket {
+            ends: flow.ends,
+            protocol: flow.protocol,
+            tos: 0xb8,
+            tcp_flags: 0x12,
+            bytes: 1500,
+            ingress: 5,
+            egress: 6,
+            time: Duration::from_millis(1_700_000_009_456),
+        }
+    }
+
+    #[test]
+    fn a_sample_has_its_selector_and_the_selector_its_interval() {
+        let mut message = Message::new();
+        message.write_templates(0, Some(1000));
+        assert!(message.add_sample(&sample(false)) && message.add_sample(&sample(true)));
+        assert_eq!(message.records, 4);
+        let sets = sets(&message.finish(head()));
+        assert_eq!(sets.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 3, 260, 3, 263, 261, 262]);
+        let (_, selector) = &sets[4];
+        assert_eq!(selector[..], [0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 3, 231]);
+        let (_, record) = &sets[5];
+        assert_eq!((record.len(), sets[6].1.len()), (59, 83));
+        assert_eq!(record[..12], [192, 0, 2, 1, 192, 0, 2, 2, 0, 0, 0, 1]);
+        assert_eq!(record[12..19], [4, 0, 0, 80, 6, 0xb8, 0x12]);
+        assert_eq!(record[27..43], [[0, 0, 0, 0, 0, 0, 0, 1], 1500_u64.to_be_bytes()].concat());
     }
 }

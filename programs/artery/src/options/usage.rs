@@ -50,10 +50,10 @@ pub(crate) fn exit_with(error: clap::Error) -> ! {
         Output::Json.print_error(what.trim().trim_start_matches("error: "));
         std::process::exit(error.exit_code());
     }
-    // With colours, unless what was called for holds what a terminal takes for commands.
-    let plain = error.to_string();
-    if error.use_stderr() && matches!(printable(&plain), Cow::Owned(_)) {
-        print_stderr(&plain);
+    // With colours, unless an argument holds what a terminal takes for commands.
+    let is_printable = |word: OsString| matches!(printable(&word.to_string_lossy()), Cow::Borrowed(_));
+    if error.use_stderr() && !std::env::args_os().all(is_printable) {
+        print_stderr(&error.to_string());
         std::process::exit(error.exit_code());
     }
     error.exit()

@@ -133,8 +133,8 @@ pub(crate) struct RouterOptions {
     #[command(flatten)]
     pub(super) running: RunningOptions,
     /// Export flows of services and states of pf rules with 'pflow' as IPFIX (RFC 7011) to a collector, port
-    /// 4739 by default; keys are source=ADDR, domain=N (0) and active=TIME, after which long flows are
-    /// reported (60s)
+    /// 4739 by default; keys are source=ADDR, domain=N (0), active=TIME, after which long flows are
+    /// reported (60s), and sample=N, which exports one of N forwarded packets as well
     #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
     pub(super) ipfix: Option<IpfixSettings>,
     #[command(flatten)]

@@ -85,8 +85,8 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "WHERE")]
     metrics: Vec<MetricsAddress>,
     /// Export flows of FlowBalancers and states of pf rules with 'pflow' as IPFIX (RFC 7011) to a collector,
-    /// port 4739 by default; keys are source=ADDR, domain=N (0) and active=TIME, after which long flows are
-    /// reported (60s)
+    /// port 4739 by default; keys are source=ADDR, domain=N (0), active=TIME, after which long flows are
+    /// reported (60s), and sample=N, which exports one of N forwarded packets as well
     #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
     ipfix: Option<IpfixSettings>,
     /// In what form messages are written

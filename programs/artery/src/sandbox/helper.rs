@@ -8,6 +8,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{CapabilitySet, capability_is_in_bounding_set};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -59,6 +60,8 @@ pub(crate) fn serve_if_helper(arguments: &[std::ffi::OsString]) -> Option<u8> {
     }
     Some(match serve() {
         Ok(()) => 0,
+        // The router was ended while it started.
+        Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => 0,
         Err(error) => {
             Output::for_terminal().print_error(&format!("the helper process of the sandbox: {error}"));
             1

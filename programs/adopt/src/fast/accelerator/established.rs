@@ -16,8 +16,17 @@ impl Accelerator {
         self.memory.enable_flows(seed as u32)?;
         let replaced = self.replace_all_programs();
         if replaced.as_ref().is_err_and(|error| !error.is_shortage()) {
-            self.memory.flows = None;
+            (self.memory.flows, self.memory.looks_up_flows) = (None, false);
         }
+        replaced
+    }
+
+    /// Has programs look up no flows any more, of which there are none; those that are attached are replaced,
+    /// unless this fails. Their room stays.
+    pub fn disable_flows(&mut self) -> Result<(), Error> {
+        self.memory.looks_up_flows = false;
+        let replaced = self.replace_all_programs();
+        self.memory.looks_up_flows = replaced.is_err();
         replaced
     }
 
@@ -34,9 +43,10 @@ impl Accelerator {
         }
     }
 
-    /// What can be read when programs have reported flows, if there is room for any.
+    /// What can be read when programs have reported flows, if they look any up.
     pub fn candidates_file(&self) -> Option<BorrowedFd<'_>> {
-        self.memory.flows.as_ref().map(FlowTable::candidates_file)
+        let flows = self.memory.flows.as_ref().filter(|_| self.memory.looks_up_flows);
+        flows.map(FlowTable::candidates_file)
     }
 
     /// Whether an address is this machine's own.

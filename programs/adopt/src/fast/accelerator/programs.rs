@@ -79,6 +79,7 @@ impl Accelerator {
         let port = ProgramPort {
             number,
             capture: self.capture.as_ref(),
+            samples: self.samples.as_ref(),
             host_port: mode.host_port(),
             bridge: self.bridges.number_by_member(link),
             others: others.map(|programs| OtherFibs { own: fib, programs }),

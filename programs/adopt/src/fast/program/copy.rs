@@ -1,4 +1,4 @@
-//! Copies frames for a capture.
+//! Copies frames for a capture, and samples of them.
 use super::super::capture::*;
 use super::super::layout::*;
 use super::receive::{XDP_GET_BUFF_LEN, buffer};
@@ -13,43 +13,66 @@ const XDP_LOAD_BYTES: i32 = 189;
 
 /// Copies a frame that is going out by the hop in `R6`.
 pub(super) fn write_forwarded(w: &mut ProgramWriter<'_>) {
-    let Some(capture) = w.capture else { return };
-    let skip = w.a.label();
-    find_slot(w, capture);
-    w.a.load(Size::Word, R3, R6, 4 * HOP_PORTS as i16);
-    w.a.compute(ShiftRight, R3, 16);
-    w.a.compute(Or, R3, FORWARDED as i32);
-    w.a.store(Size::Word, R2, VERDICT, R3);
-    fill_slot(w, skip);
-    w.a.place(skip);
+    for capture in [w.capture, w.samples].into_iter().flatten() {
+        let skip = w.a.label();
+        find_head(w, capture);
+        if let Copied::Sampled(interval) = capture.copied {
+            write_countdown(w, interval, skip);
+        }
+        find_slot(w, capture);
+        w.a.load(Size::Word, R3, R6, 4 * HOP_PORTS as i16);
+        w.a.compute(ShiftRight, R3, 16);
+        w.a.compute(Or, R3, FORWARDED as i32);
+        w.a.store(Size::Word, R2, VERDICT, R3);
+        fill_slot(w, capture, skip);
+        w.a.place(skip);
+    }
+}
+
+/// Goes to `skip` with all but one of so many frames, which this processor counts where `R1` points to.
+fn write_countdown(w: &mut ProgramWriter<'_>, interval: u32, skip: Label) {
+    let is_due = w.a.label();
+    w.a.load(Size::Double, R3, R1, SKIPPED);
+    w.a.jump_if(Equal, R3, 0, is_due);
+    w.a.compute(Subtract, R3, 1);
+    w.a.store(Size::Double, R1, SKIPPED, R3);
+    w.a.jump(skip);
+    w.a.place(is_due);
+    w.a.set(R3, interval as i32 - 1);
+    w.a.store(Size::Double, R1, SKIPPED, R3);
 }
 
 /// Copies a frame that is going to the kernel for the reason in `R6`, by the place of its count.
 pub(super) fn write_kernel(w: &mut ProgramWriter<'_>) {
-    let Some(capture) = w.capture.filter(|capture| capture.has_all) else { return };
+    let Some(capture) = w.capture.filter(|capture| capture.copied == Copied::All) else { return };
     let skip = w.a.label();
+    find_head(w, capture);
     find_slot(w, capture);
     w.a.set(R3, R6);
     w.a.compute(ShiftRight, R3, 3);
     w.a.compute(Subtract, R3, REASON_COUNTS as i32);
     w.a.store(Size::Word, R2, VERDICT, R3);
-    fill_slot(w, skip);
+    fill_slot(w, capture, skip);
     w.a.place(skip);
 }
 
-/// `R2` = the next slot of this processor's, which is kept with where the processor's count is.
-fn find_slot(w: &mut ProgramWriter<'_>, capture: &CaptureRings) {
+/// `R1` = where this processor's count is, `R0` = the number of its ring.
+fn find_head(w: &mut ProgramWriter<'_>, capture: &CaptureRings) {
     w.a.call(GET_SMP_PROCESSOR_ID);
     w.a.compute(And, R0, capture.rings as i32 - 1);
     w.a.value(R1, capture.arrays.descriptor("heads"), 0);
     w.a.set(R3, R0);
     w.a.compute(ShiftLeft, R3, HEAD.ilog2() as i32);
     w.a.compute(Add, R1, R3);
+}
+
+/// `R2` = the next slot of this processor's, which is kept with where the processor's count is.
+fn find_slot(w: &mut ProgramWriter<'_>, capture: &CaptureRings) {
     w.store_slot(Slot::Head, R1);
     w.a.load(Size::Double, R3, R1, 0);
-    w.a.compute(And, R3, SLOTS as i32 - 1);
-    w.a.compute(ShiftLeft, R3, SLOT.ilog2() as i32);
-    w.a.compute(ShiftLeft, R0, (SLOTS * SLOT).ilog2() as i32);
+    w.a.compute(And, R3, capture.slots as i32 - 1);
+    w.a.compute(ShiftLeft, R3, capture.slot.ilog2() as i32);
+    w.a.compute(ShiftLeft, R0, (capture.slots * capture.slot).ilog2() as i32);
     w.a.value(R2, capture.arrays.descriptor("frames"), 0);
     w.a.compute(Add, R2, R0);
     w.a.compute(Add, R2, R3);
@@ -57,7 +80,7 @@ fn find_slot(w: &mut ProgramWriter<'_>, capture: &CaptureRings) {
 }
 
 /// Fills the slot and counts it; or goes to `skip` with it uncounted, where the frame can't be read.
-fn fill_slot(w: &mut ProgramWriter<'_>, skip: Label) {
+fn fill_slot(w: &mut ProgramWriter<'_>, capture: &CaptureRings, skip: Label) {
     w.a.store(Size::Word, R2, PORT, w.port as i32);
     w.a.call(KTIME_GET_NS);
     w.load_slot(R5, Slot::Copy);
@@ -81,8 +104,8 @@ fn fill_slot(w: &mut ProgramWriter<'_>, skip: Label) {
     w.a.store(Size::Word, R5, LENGTH, R4);
     let fits = w.a.label();
     w.a.jump_if(Below, R4, 1, skip);
-    w.a.jump_if(AtMost, R4, SNAP as i32, fits);
-    w.a.set(R4, SNAP as i32);
+    w.a.jump_if(AtMost, R4, capture.snap() as i32, fits);
+    w.a.set(R4, capture.snap() as i32);
     w.a.place(fits);
     w.a.store(Size::Word, R5, KEPT, R4);
     w.a.set(R3, R5);

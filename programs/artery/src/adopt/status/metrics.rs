@@ -49,6 +49,8 @@ impl Status {
         if let Some(connections) = &self.connections {
             let help = "Connections whose packets are forwarded past rules.";
             text.single("artery_adopt_connections", Kind::Gauge, help, connections.forwarded);
+            let help = "Connections that began while no process listened, and are compared each second.";
+            text.single("artery_adopt_existing_connections", Kind::Gauge, help, connections.existing);
             let help = "Connections that stay with the kernel, by what keeps them.";
             text.family("artery_adopt_connections_kept", Kind::Gauge, help);
             for (by, count) in &connections.kept {

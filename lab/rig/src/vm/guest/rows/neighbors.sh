@@ -188,6 +188,99 @@ row_adopt_bond_lacp() {
     pass "$(paths); 802.3ad: $shares; $gone pings lost with a member, by the kernel alone $by_kernel_alone"
 }
 
+# bond_vlan [VRF]: a VLAN on a bond with LACP, in a VRF or in none, as at the edge of a data centre.
+bond_vlan() {
+    modprobe 8021q || skip "this kernel has no VLANs"
+    first=m3
+    their_first=m4
+    ip link add m3 type veth peer name m4 netns b
+    make_bond 802.3ad miimon 100 lacp_rate fast xmit_hash_policy layer3+4
+    ip -n b link add bond1 type bond mode 802.3ad miimon 100 lacp_rate fast xmit_hash_policy layer3+4
+    b_uses bond1
+    tag bond0 1
+    netns=b tag bond1 2
+    ip -n b route replace default via 10.0.2.1
+    ip -n b route replace default via 2001:db8:2::1
+    [ $# = 0 ] || into_vrf $1 eth1 1 bond0.10 2
+    lost_with_member
+    by_kernel_alone=$gone
+    ip -n b link set m2 up
+    until_joined
+    until_answers a 10.0.2.2
+    start_adopt eth1 bond0 bond0.10
+    until_answers a 10.0.2.2 adopt
+    mostly_past all_answer a 100 10.0.2.2 2001:db8:2::2
+    shares=$share
+    sleep 4
+    lost_with_member
+    [ $gone -le $((by_kernel_alone + handful)) ] ||
+        fail "$gone pings are lost with a member, by the kernel alone $by_kernel_alone"
+    mostly_past all_answer a 100 10.0.2.2
+    ours=$(mbits a b 10.0.2.2)
+    [ $ours -gt 0 ] || fail "TCP carries nothing"
+    pass "$(paths); VLAN on 802.3ad${1:+ in a VRF}: $shares; $gone pings lost with a member, by the kernel alone $by_kernel_alone; TCP $ours Mbit/s"
+}
+
+row_adopt_bond_vlan() { bond_vlan; }
+row_adopt_bond_vlan_vrf() { bond_vlan blue; }
+
+# into_vrf NAME DEVICE NUMBER…: puts devices, with the addresses of their networks, into a VRF of its own.
+into_vrf() {
+    modprobe vrf || skip "this kernel has no VRF"
+    vrf=$1
+    ip link add $vrf type vrf table 200
+    ip link set $vrf up
+    shift
+    while [ $# -gt 0 ]; do
+        ip link set $1 master $vrf
+        # Global addresses of IPv6 are lost on the way.
+        ip address replace 2001:db8:$2::1/64 dev $1 nodad
+        shift 2
+    done
+}
+
+# tag DEVICE NUMBER: moves the addresses of a bond to its VLAN 10, in the network namespace $netns.
+tag() {
+    on="${netns:+-n $netns}"
+    ip $on address flush dev $1
+    ip $on link add link $1 name $1.10 type vlan id 10
+    ip $on link set $1.10 up
+    ip $on address add 10.0.2.$2/24 dev $1.10
+    ip $on address add 2001:db8:2::$2/64 dev $1.10 nodad
+}
+
+# A bridge with an address: b behind the card, c behind a veth. What goes between these two is bridged, the rest is routed.
+row_adopt_bridge() {
+    modprobe bridge || skip "this kernel has no bridge"
+    ip address flush dev eth2
+    ip link add br0 type bridge
+    ip netns add c
+    ip link add m1 type veth peer name eth0 netns c
+    for member in eth2 m1; do
+        ip link set $member master br0
+        ip link set $member up
+    done
+    ip link set br0 up
+    ip address add 10.0.2.1/24 dev br0
+    ip address add 2001:db8:2::1/64 dev br0 nodad
+    ip -n c link set eth0 up
+    ip -n c address add 10.0.2.3/24 dev eth0
+    ip -n c address add 2001:db8:2::3/64 dev eth0 nodad
+    ip -n c route add default via 10.0.2.1
+    ip -n c route add default via 2001:db8:2::1
+    until_answers a 10.0.2.2
+    start_adopt eth1 br0
+    until_answers a 10.0.2.2 adopt
+    until_answers a 10.0.2.3 adopt
+    mostly_past all_answer a 100 10.0.2.2 2001:db8:2::2
+    shares=$share
+    mostly_past all_answer a 100 10.0.2.3 2001:db8:2::3
+    all_answer b 20 10.0.2.3 2001:db8:2::3
+    ours=$(mbits a b 10.0.2.2)
+    [ $ours -gt 0 ] || fail "TCP carries nothing"
+    pass "$(paths); behind the card: $shares; behind the veth: $share; TCP $ours Mbit/s"
+}
+
 row_adopt_bond_arp() {
     modprobe bridge || skip "this kernel has no bridge"
     make_bond active-backup arp_interval 200 arp_ip_target 10.0.2.2 arp_validate all
