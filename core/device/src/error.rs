@@ -93,7 +93,7 @@ pub enum DeviceError {
     Refused {
         /// The interface, device or file.
         name: String,
-        /// Why, and what helps.
+        /// The reason, and what helps against it.
         why: String,
     },
     /// The helper process changes only ports that there were at the start, and devices that it made.

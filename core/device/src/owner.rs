@@ -147,7 +147,7 @@ fn name_of(index: u32, is_shared: bool) -> Option<SocketAddr> {
 }
 
 /// An error if another process has a claim of a kind.
-fn refuse_owner(interface: &Interface, is_shared: bool) -> Result<(), DeviceError> {
+pub(crate) fn refuse_owner(interface: &Interface, is_shared: bool) -> Result<(), DeviceError> {
     let owner = name_of(interface.index, is_shared).and_then(|name| other_owner(&name));
     let name = || interface.name.clone();
     owner.map_or(Ok(()), |owner| Err(DeviceError::OwnedByOther { name: name(), owner }))
@@ -176,7 +176,7 @@ pub struct PeerCredentials {
 }
 
 impl PeerCredentials {
-    /// Asks the kernel; an error if the descriptor is no Unix socket that is connected.
+    /// Asks the kernel; an error unless the descriptor is a connected Unix socket.
     pub fn of(socket: BorrowedFd<'_>) -> std::io::Result<PeerCredentials> {
         let found = sys::peer_credentials(socket)?;
         Ok(PeerCredentials { process: Pid::from_raw(found.pid), user: Uid::from_raw(found.uid) })

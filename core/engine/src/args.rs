@@ -3,7 +3,7 @@ use crate::arg::{Arg, Position};
 pub use crate::arg_value::{Annotation, ArgValue, Bandwidth, Limit, with_slash};
 use crate::class::Class;
 use crate::element::Element;
-use crate::layout::Home;
+use crate::layout::{Home, ReadEffect};
 use crate::names::Names;
 use crate::plan::Plan;
 use crate::resources::Resources;
@@ -277,10 +277,10 @@ impl<'a> Args<'a> {
     pub fn declare_handler(&mut self, name: &str, flags: &'static str) {
         self.environment.plan.declare_handler(self.node, name, flags);
     }
-    /// Declares that reads of this element's handler change something, so that whoever may read only may not
-    /// call it from outside; `*` stands for any that [`Args::declare_handler`] declares.
-    pub fn declare_acting_read(&mut self, name: &'static str) {
-        self.environment.plan.declare_acting_read(self.node, name);
+    /// Declares what a read of this element's handler may do. Who may only read can't call from outside what
+    /// acts, by itself or by what it calls. `*` stands for any that [`Args::declare_handler`] declares.
+    pub fn declare_read_effect(&mut self, name: &'static str, effect: ReadEffect) {
+        self.environment.plan.declare_read_effect(self.node, name, effect);
     }
     /// Warns of something unusual in the arguments that is not an error, with an optional remedy.
     pub fn warn(&mut self, text: impl Into<String>, help: Option<&str>) {

@@ -3,11 +3,12 @@ use crate::control::WorkerCommand;
 use crate::graph::{Control, Counts, Graph, HandlerCall, RouterPlan};
 use crate::handler::{Handler, HandlerError};
 use crate::handler_error::CALL_TIMEOUT;
-use crate::layout::Home;
+use crate::handler_names::{CONFIG, HOTCONFIG, STOP, TRACE};
+use crate::layout::{Home, ReadEffect};
 use crate::plan::Plan;
 use crate::reconfigure::{reconfigure_element, record_argument};
 use crate::scheduler::MAX_TICKETS;
-use crate::standard::{CONFIG, HOTCONFIG, TRACE, is_standard};
+use crate::standard::is_standard;
 use crate::trace::Tracer;
 use artery_rcu::Turn;
 use std::borrow::Cow;
@@ -56,11 +57,25 @@ impl Plan {
             _ => false,
         }
     }
-    /// Whether a read of `full` changes something.
+    /// Whether a read of `full` changes something, by itself or by what it calls.
     pub fn is_acting_read(&self, full: &str) -> bool {
-        let Ok(HandlerTarget::Element(node, name)) = self.resolve_target(full, "") else { return false };
-        let is_own = || self.class(node).handler(&name).is_none() && !is_standard(&name);
-        self.acting_reads(node).iter().any(|&acting| acting == name || acting == "*" && is_own())
+        self.acts_when_read(full, "", &mut Vec::new())
+    }
+    fn acts_when_read(&self, full: &str, prefix: &str, seen: &mut Vec<(usize, String)>) -> bool {
+        let Ok(HandlerTarget::Element(node, name)) = self.resolve_target(full, prefix) else { return false };
+        let is_own = self.class(node).handler(&name).is_none() && !is_standard(&name);
+        let of = (node, name);
+        if seen.contains(&of) {
+            return false;
+        }
+        seen.push(of.clone());
+        let effects = self.read_effects(node).iter();
+        effects.filter(|(name, _)| *name == of.1 || *name == "*" && is_own).any(|(_, effect)| match effect {
+            ReadEffect::Acts => true,
+            ReadEffect::Calls(calls) => {
+                calls.iter().any(|call| self.acts_when_read(call, self.prefix(node), seen))
+            }
+        })
     }
     fn has_private(&self, node: usize, name: &str) -> bool {
         self.class(node).handler(name).is_some_and(|handler| handler.private)
@@ -237,7 +252,7 @@ impl Control {
                 self.request_replacement(value);
                 Ok(())
             }
-            "stop" => {
+            STOP => {
                 self.record_end("the handler 'stop' was written");
                 self.request_stop();
                 Ok(())

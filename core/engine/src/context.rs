@@ -6,6 +6,7 @@
 use crate::events::Interest;
 use crate::graph::{Counts, Graph, HandlerCall, Signal};
 use crate::handler_error::HandlerError;
+use crate::handler_names::STOP;
 use crate::monitor::{Level, Monitor};
 use crate::reason::DropReason;
 use artery_packet::{Batch, Packet, Pool, Time};
@@ -301,7 +302,11 @@ impl Context<'_> {
     pub fn write_handler(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
         let prefix = self.graph.plan.prefix(self.node).to_string();
         let call = HandlerCall { full: name, prefix: &prefix, text: value };
-        self.graph.plan.clone().write_handler(self.graph, call, self.turn)
+        self.graph.plan.clone().write_handler(self.graph, call, self.turn)?;
+        if name == STOP {
+            self.graph.control.record_stop_by(self.name());
+        }
+        Ok(())
     }
     /// What each element has seen on all workers, by number.
     pub fn element_counts(&mut self) -> Result<Vec<Counts>, HandlerError> {

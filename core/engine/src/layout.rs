@@ -62,8 +62,17 @@ struct Node {
     home: Home,
     /// Handlers of this element alone, with their flags.
     own_handlers: Vec<(String, &'static str)>,
-    /// Handlers whose reads change something; `*` stands for any that it declared for itself.
-    acting_reads: Vec<&'static str>,
+    /// Handlers whose reads do more than show a value; `*` stands for any that it declared for itself.
+    read_effects: Vec<(&'static str, ReadEffect)>,
+}
+
+/// What a read of a handler may do besides showing a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadEffect {
+    /// It changes the router, files or processes.
+    Acts,
+    /// It reads these handlers, by their names as the element knows them.
+    Calls(Vec<String>),
 }
 
 /// The elements of a configuration by their numbers, their connections, and where they run.
@@ -111,7 +120,7 @@ impl Layout {
             tickets: DEFAULT_TICKETS,
             home: Home::Worker(0),
             own_handlers: Vec::new(),
-            acting_reads: Vec::new(),
+            read_effects: Vec::new(),
         });
     }
     /// Sets how the elements are connected, what the configuration requires, and its flattened text.
@@ -234,13 +243,13 @@ impl Layout {
         &self.nodes[node].own_handlers
     }
 
-    /// Says that reads of an element's handler change something.
-    pub(crate) fn declare_acting_read(&mut self, node: usize, name: &'static str) {
-        self.nodes[node].acting_reads.push(name);
+    /// Says what a read of an element's handler may do.
+    pub(crate) fn declare_read_effect(&mut self, node: usize, name: &'static str, effect: ReadEffect) {
+        self.nodes[node].read_effects.push((name, effect));
     }
-    /// Handlers of an element whose reads change something.
-    pub(crate) fn acting_reads(&self, node: usize) -> &[&'static str] {
-        &self.nodes[node].acting_reads
+    /// What reads of an element's handlers may do.
+    pub(crate) fn read_effects(&self, node: usize) -> &[(&'static str, ReadEffect)] {
+        &self.nodes[node].read_effects
     }
 
     /// Sets how many tickets an element's task starts with.

@@ -1,5 +1,6 @@
 //! The handlers that every element has, and those of the router.
 use crate::handler::HandlerError;
+use crate::handler_names::{CONFIG, HOTCONFIG, STOP, TRACE};
 use crate::plan::Plan;
 use crate::trace::Tracer;
 
@@ -17,18 +18,12 @@ const GLOBAL: &[(&str, &str)] = &[
     ("requirements", "r"),
     ("handlers", "r"),
     ("list", "r"),
-    ("stop", "wb"),
+    (STOP, "wb"),
     ("classes", "r"),
     ("packages", "r"),
     ("timewarp", "r"),
     (TRACE, "rw"),
 ];
-/// An element's arguments; the router's configuration.
-pub(crate) const CONFIG: &str = "config";
-/// The handler that follows packets.
-pub(crate) const TRACE: &str = "trace";
-/// The handler that puts another configuration in the place of this one, where that is allowed.
-pub(crate) const HOTCONFIG: &str = "hotconfig";
 
 /// Whether every element, or every element with a task, has this handler.
 pub(crate) fn is_standard(name: &str) -> bool {

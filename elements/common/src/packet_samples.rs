@@ -38,8 +38,7 @@ pub struct SampledPacket {
 }
 
 impl SampledPacket {
-    /// Reads the first bytes of a packet, from the IP header on; the rest may be missing. None if it is not
-    /// IP.
+    /// Reads the first bytes of a packet, from the IP header on; None without one. The rest may be missing.
     pub fn parse(packet: &[u8], time: Duration) -> Option<SampledPacket> {
         match packet.first()? >> 4 {
             4 => {
@@ -185,8 +184,7 @@ impl Sampler {
         }
     }
 
-    /// Samples a batch of so many packets: `sample` gets the place of each packet that is chosen, and the
-    /// time.
+    /// Samples a batch of so many packets: `sample` gets the place of each chosen packet, and the time.
     #[cold]
     pub fn sample_batch(
         &mut self,

@@ -1,6 +1,5 @@
 //! `artery-bench apply`: what becomes of a stream of 100,000 packets a second through `artery router FILE`
-//! while `artery apply` changes a route, a rule, a member of a service, or a port; beside a stretch without
-//! `apply`.
+//! while `artery apply` changes a route, a rule, a member of a service, or a port, and while nothing changes.
 
 use crate::latency::sink::StampSink;
 use crate::latency::sink_of;
@@ -30,7 +29,7 @@ pub struct Options {
     rounds: Option<usize>,
 }
 
-/// Packets a second.
+/// Packets a second of the stream.
 const RATE: f64 = 100_000.0;
 /// How long a stretch is, and when in it `apply` is called. The generator never sleeps, and the kernel stops
 /// such real-time tasks for the twentieth part of each second (sched_rt_runtime_us), so they are shorter,
@@ -132,12 +131,12 @@ impl Applied {
     /// The stream for a while, and something else in the middle of it.
     fn stretch<T>(&self, meanwhile: impl FnOnce() -> Result<T>) -> Result<(Stretch, T)> {
         thread::sleep(REST);
-        self.sink.take_longest_gap();
+        self.sink.drain_longest_gap();
         let (outcome, result) = self.bed.load(Some(RATE), STRETCH, || {
             thread::sleep(LEAD);
             meanwhile()
         })?;
-        let gap = self.sink.take_longest_gap() as f64 / 1e6;
+        let gap = self.sink.drain_longest_gap() as f64 / 1e6;
         Ok((Stretch { sent: outcome.sent, lost: outcome.sent - outcome.arrived, gap }, result))
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(60);
 const INTERVAL: u64 = 10;
-/// Of each family.
+/// Datagrams of each family that are sent.
 const DATAGRAMS: u64 = 1000;
 const SOURCES: [(&str, &str); 2] = [("src4_addr", "10.0.1.2"), ("src6_addr", "2001:db8:1::2")];
 

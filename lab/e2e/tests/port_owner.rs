@@ -98,6 +98,34 @@ fn a_run_is_refused_where_other_commands_have_the_ports() {
 }
 
 #[test]
+fn a_port_that_returns_and_is_anothers_stays_absent_until_that_one_has_ended() {
+    with_hosts("owner-returned", |net| {
+        let (mut router, folder) = spawn(&net.r, OTHERS[0])?;
+        let shows = |state: &str| {
+            let ports = net.r.command([artery()?]).args(["show", "ports"]);
+            let shown = ports.env("ARTERY_SOCKET", folder.path().join("s")).output()?.stdout;
+            Ok(shown.lines().any(|line| line.contains("eth1") && line.contains(state)))
+        };
+        until(SOON, || shows("up"))?;
+        router.signal(Signal::STOP);
+        net.r.run(["ip", "link", "delete", "eth1"])?;
+        net.r.run(["ip", "link", "add", "eth1", "type", "veth", "peer", "name", "end1"])?;
+        for end in ["eth1", "end1"] {
+            net.r.run(["ip", "link", "set", end, "up"])?;
+        }
+        let other = start(&net.r, "Idle -> Queue -> ToDevice(eth1)", &[])?;
+        router.signal(Signal::CONT);
+        let owner = "eth1: the port stays absent: another router has eth1 as its port: 'artery run";
+        router.wait_for(owner, SOON)?;
+        assert!(shows("absent")?);
+        end(other)?;
+        router.wait_for("eth1: there is an interface 'eth1' again", SOON)?;
+        until(SOON, || shows("up"))?;
+        end(router).map(drop)
+    });
+}
+
+#[test]
 fn an_owner_that_was_killed_leaves_nothing_locked_and_lookers_own_nothing() {
     with_hosts("owner-killed", |net| {
         let look = "FromDevice(eth0, SNIFFER true, PROMISC true) -> seen :: Counter -> Discard;";

@@ -71,7 +71,7 @@ pub(crate) fn print_stderr(text: &str) {
 
 /// Messages that standard error had no room for.
 static LOST: Mutex<u64> = Mutex::new(0);
-/// How long a message waits for room.
+/// How long a message of a thread that handles no packets waits for room.
 const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// Whether a descriptor takes some output within a time.
@@ -81,13 +81,17 @@ pub(crate) fn has_room(output: &impl AsFd, limit: Timespec) -> bool {
     wait(limit).or_else(|_| wait(Timespec::default())) != Ok(0)
 }
 
-/// Writes a message of a process that goes on. Where nobody reads standard error, as on a terminal that was
+/// Whether the last message was dropped.
+fn is_stalled() -> bool {
+    *LOST.lock().unwrap_or_else(|e| e.into_inner()) > 0
+}
+
+/// Writes a message of a process that goes on. If standard error is not read, as on a terminal that was
 /// stopped by Ctrl-S, the message is dropped, so that packets are not held up; the next message that has room
 /// says how many were.
 fn print_or_drop(text: &str, lost: impl Fn(u64) -> String) {
     let mut count = LOST.lock().unwrap_or_else(|e| e.into_inner());
-    let limit = if *count == 0 { LONGEST_WAIT } else { Timespec::default() };
-    if !has_room(&std::io::stderr(), limit) {
+    if !has_room(&std::io::stderr(), Timespec::default()) {
         *count += 1;
         return;
     }
@@ -141,11 +145,15 @@ impl Output {
             Output::Json => json_message("info", event, message, about),
             Output::Click { .. } => format!("{message}\n"),
         };
+        if !is_stalled() {
+            // Without the lock, for which workers would wait.
+            has_room(&std::io::stderr(), LONGEST_WAIT);
+        }
         print_or_drop(&text, |count| self.format_lost(count));
     }
 
     fn format_lost(self, count: u64) -> String {
-        let message = format!("{count} messages before this one were dropped: nobody read standard error");
+        let message = format!("{count} messages before this one were dropped: standard error was not read");
         match self {
             Output::Json => json_message("warning", "dropped", &message, &[]),
             _ => format!("artery: {message}\n"),
@@ -164,7 +172,10 @@ impl Output {
     /// Where what elements of a product say goes, without waiting for who reads it.
     pub(crate) fn product_sink(self) -> Sink {
         Sink::Teller(match self {
-            Output::Json => |text| text.lines().for_each(|line| Output::Json.log_event("element", line, &[])),
+            Output::Json => |text| {
+                let lines = text.lines().map(|line| json_message("info", "element", line, &[]));
+                print_or_drop(&lines.collect::<String>(), |count| Output::Json.format_lost(count));
+            },
             _ => |text| print_or_drop(text, |count| Output::for_terminal().format_lost(count)),
         })
     }
@@ -182,7 +193,9 @@ impl Output {
     /// The lines that are printed at the end.
     pub(crate) fn print_report(self, text: &str) -> anyhow::Result<()> {
         match self {
-            Output::Json => text.lines().for_each(|line| self.log_event("report", line, &[])),
+            Output::Json => {
+                text.lines().for_each(|line| print_stderr(&json_message("info", "report", line, &[])))
+            }
             _ => print_stdout(text)?,
         }
         Ok(())

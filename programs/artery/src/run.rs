@@ -202,8 +202,7 @@ fn drive(
     if let Some(life) = life {
         sandbox::watch(life, handle.clone(), job.voice, has_lost_helper.clone())?;
     }
-    let watcher = Watcher::start(handle.clone(), reloader.start()?, &early.hangup, voice)?;
-    drop(early.end);
+    let watcher = Watcher::start(handle.clone(), reloader.start()?, early, voice)?;
     let hotconfig = job.allow_replace.then_some(replacer);
     if let Some(replacer) = hotconfig.clone() {
         handle.on_replacement(move |text| replacer.replace_later(text));

@@ -6,8 +6,10 @@ use artery_click::ClaimedSignals;
 use artery_device::privsep::drop_capabilities;
 use artery_engine::Handle;
 use rustix::event::Timespec;
+use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as Watch, Signals};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::sync_channel;
@@ -32,7 +34,10 @@ impl EarlyHangup {
 }
 
 /// Says which signal ends the process before a router runs, as while its configuration is read.
-pub(crate) struct EarlyEnd(Watch);
+pub(crate) struct EarlyEnd {
+    watch: Watch,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl EarlyEnd {
     /// From now on; SIGINT and SIGTERM end the process as they would without it.
@@ -47,13 +52,13 @@ impl EarlyEnd {
                 die(voice, signal, "before the router was started");
             }
         };
-        std::thread::Builder::new().name("early signals".to_string()).spawn(body)?;
+        let thread = std::thread::Builder::new().name("early signals".to_string()).spawn(body)?;
         is_confined.recv()??;
-        Ok(EarlyEnd(watch))
+        Ok(EarlyEnd { watch, thread: Some(thread) })
     }
 }
 
-/// The first signal until the watch is closed. One that came just before is known to nobody else.
+/// The first signal until the watch is closed. One that came just before has no other receiver.
 fn first_of(signals: &mut Signals) -> Option<i32> {
     let first = signals.forever().next();
     first.or_else(|| signals.pending().next())
@@ -61,7 +66,11 @@ fn first_of(signals: &mut Signals) -> Option<i32> {
 
 impl Drop for EarlyEnd {
     fn drop(&mut self) {
-        self.0.close();
+        self.watch.close();
+        if let Some(thread) = self.thread.take() {
+            // It ends the process if there was a signal, and does not panic.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -91,6 +100,29 @@ fn die(voice: Output, signal: i32, what: &str) {
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
 
+/// Flags that signals set.
+struct SignalFlags(Vec<(i32, Arc<AtomicBool>, SigId)>);
+
+impl SignalFlags {
+    fn register(signals: &[i32]) -> std::io::Result<SignalFlags> {
+        let register = |signal: &i32| {
+            let flag = Arc::new(AtomicBool::new(false));
+            let id = signal_hook::flag::register(*signal, flag.clone())?;
+            Ok((*signal, flag, id))
+        };
+        signals.iter().map(register).collect::<std::io::Result<_>>().map(SignalFlags)
+    }
+
+    /// Gives the signals that came.
+    fn unregister(self) -> BTreeSet<i32> {
+        let came = self.0.into_iter().filter_map(|(signal, flag, id)| {
+            signal_hook::low_level::unregister(id);
+            flag.load(Relaxed).then_some(signal)
+        });
+        came.collect()
+    }
+}
+
 /// Watches for signals until it is ended.
 pub(crate) struct Watcher {
     watch: Watch,
@@ -100,7 +132,7 @@ pub(crate) struct Watcher {
 }
 
 /// How long a worker may take to answer after a signal (a script that loops never does), and how long what is
-/// printed after it may find no room (nobody may read it).
+/// printed after it may find no room (it may have no reader).
 const ANSWER: Duration = Duration::from_millis(1500);
 /// How long a run may take to end although a worker did not answer.
 const END: Duration = Duration::from_millis(300);
@@ -113,21 +145,26 @@ impl Watcher {
     pub(crate) fn start(
         handle: Handle,
         reloads: ReloadRequests,
-        early: &EarlyHangup,
+        early: EarlySignals,
         voice: Option<Output>,
     ) -> anyhow::Result<Watcher> {
+        // Signals between the two watches are known by flags; those that both know are one.
+        let between = SignalFlags::register(&[SIGINT, SIGTERM])?;
+        drop(early.end);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let mut first = between.unregister();
+        first.extend(signals.pending());
         let watch = signals.handle();
         let claimed = handle.resources().get::<ClaimedSignals>();
         // The configuration was read before the signal came, and may be out of date.
-        if early.has_come() && !claimed.contains(SIGHUP) {
+        if early.hangup.has_come() && !claimed.contains(SIGHUP) {
             reloads.request();
         }
         let has_finished = Arc::new(AtomicBool::new(false));
         let finished = has_finished.clone();
         let body = move || {
             let (mut is_stopping, mut is_terminated) = (false, false);
-            for signal in &mut signals {
+            for signal in first.into_iter().chain(signals.forever()) {
                 match signal {
                     _ if claimed.contains(signal) => {}
                     SIGHUP => reloads.request(),
@@ -150,7 +187,7 @@ impl Watcher {
     }
 
     /// From now on SIGINT and SIGTERM end the process as they would without a watcher: all that is left is to
-    /// print. After a SIGTERM it ends also where nobody reads that.
+    /// print. After a SIGTERM it ends also if that is not read.
     pub(crate) fn end(self) -> anyhow::Result<()> {
         self.has_finished.store(true, Relaxed);
         for signal in [SIGINT, SIGTERM] {
@@ -162,7 +199,7 @@ impl Watcher {
             let voice = self.voice.unwrap_or(Output::for_terminal());
             spawn(move || {
                 wait_until_unread();
-                die(voice, SIGTERM, "and nobody reads the output");
+                die(voice, SIGTERM, "and the output is not read");
             });
         }
         Ok(())
@@ -200,10 +237,10 @@ fn end_if_stuck(handle: &Handle, has_finished: &Arc<AtomicBool>, voice: Option<O
         let deadline = Instant::now() + ANSWER;
         let ends_by = |limit| holds_by(limit, || has_finished.load(Relaxed));
         let stuck = match answered.recv_timeout(ANSWER) {
-            // A script may put the end off; a configuration that waits for a file may not.
+            // A script may put the end off; a configuration, which may wait for a file, may not.
             Ok(true) => match holds_by(deadline, || !handle.is_replacing() || has_finished.load(Relaxed)) {
                 true => None,
-                false => Some("while a new configuration waited for a file"),
+                false => Some("while a new configuration was being built"),
             },
             Ok(false) => (!ends_by(Instant::now() + END)).then_some("and a worker does not answer"),
             Err(_) => (!has_finished.load(Relaxed)).then_some("and a worker does not answer"),

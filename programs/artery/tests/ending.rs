@@ -112,7 +112,7 @@ fn sigterm_ends_a_process_whose_script_loops_or_waits_for_a_pipe() {
 }
 
 #[test]
-fn sigterm_ends_a_process_whose_output_nobody_reads() {
+fn sigterm_ends_a_process_whose_output_is_not_read() {
     let prints = "InfiniteSource -> Print(a, 60) -> Discard";
     let script =
         "Idle -> Discard; Script(label again, print abcdefghijklmnopqrstuvwxyz, wait 0s, goto again)";
@@ -204,7 +204,7 @@ fn sigterm_ends_a_process_whose_new_configuration_waits_for_a_pipe() {
     router.signal(Signal::TERM);
     let outcome = router.finish();
     assert!(began.elapsed() <= LIMIT, "{:?}", began.elapsed());
-    let expected = "artery: ended: SIGTERM was received while a new configuration waited for a file\n";
+    let expected = "artery: ended: SIGTERM was received while a new configuration was being built\n";
     assert!(outcome.status == -1 && outcome.err.ends_with(expected), "{outcome:?}");
     asked.wait().unwrap();
 }

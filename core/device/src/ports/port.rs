@@ -8,6 +8,7 @@ use super::agreement::{TapUse, rx_settings, tx_settings};
 use super::queues::{PortSide, QueueSlot, RxHandle, TxHandle};
 use super::{PortList, PortSpec, lock};
 use crate::link::{Link, describe_changes};
+use crate::owner::refuse_owner;
 use crate::tap::TapDevice;
 use crate::traffic::{PortTotals, TrafficCounts};
 use crate::{
@@ -252,7 +253,9 @@ impl Port {
         match &self.device {
             PortDevice::Interface(link) => {
                 let mut link = lock(link);
-                *link = Arc::new(link.find_successor(&self.name, held)?);
+                let successor = link.find_successor(&self.name, held)?;
+                refuse_owner(&successor.interface, false)?;
+                *link = Arc::new(successor);
                 Ok(link.interface.clone())
             }
             PortDevice::Tap { device, settings } => {

@@ -17,6 +17,7 @@ mod capabilities;
 mod channel;
 mod client;
 mod message;
+mod open;
 mod policy;
 mod server;
 #[cfg(test)]

@@ -1,13 +1,10 @@
 //! What a helper does for its router, and what it refuses.
 use super::message::{FileMode, FileRefusal};
-use crate::files::{old_name, options};
-use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
-use rustix::io::Errno;
+use super::open::{open_beneath, open_named};
+use crate::files::old_name;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -154,7 +151,7 @@ impl AllowedOpen {
     pub(super) fn open(&self) -> Result<File, FileRefusal> {
         Ok(match &self.beneath {
             Some(folder) => open_beneath(folder, &self.path, self.mode)?,
-            None => options(self.mode).open(&self.path)?,
+            None => open_named(&self.path, self.mode)?,
         })
     }
 }
@@ -171,33 +168,6 @@ fn check_path(path: &Path) -> Result<(), FileRefusal> {
 /// Whether a path is that of something in a folder.
 fn is_inside(path: &Path, folder: &Path) -> bool {
     path != folder && path.starts_with(folder)
-}
-
-/// Opens a file in a folder; links that lead out of the folder are not followed.
-fn open_beneath(folder: &Path, path: &Path, mode: FileMode) -> io::Result<File> {
-    let directory: OwnedFd =
-        rustix::fs::openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let inside = path.strip_prefix(folder).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let (flags, permissions) = flags(mode);
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    match openat2(&directory, inside, flags | OFlags::CLOEXEC, permissions, resolve) {
-        Ok(file) => Ok(File::from(file)),
-        // A link that leads out.
-        Err(Errno::XDEV) => Err(io::Error::from_raw_os_error(libc::EACCES)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn flags(mode: FileMode) -> (OFlags, Mode) {
-    let create = OFlags::WRONLY | OFlags::CREATE;
-    let (all, own) = (Mode::from_raw_mode(0o666), Mode::from_raw_mode(0o600));
-    match mode {
-        FileMode::Read => (OFlags::RDONLY, Mode::empty()),
-        FileMode::Create => (create | OFlags::TRUNC, all),
-        FileMode::CreatePrivate => (create | OFlags::TRUNC, own),
-        FileMode::Append => (create | OFlags::APPEND, all),
-        FileMode::AppendPrivate => (create | OFlags::APPEND, own),
-    }
 }
 
 /// The devices that a helper made, and the interfaces that are ports.

@@ -173,6 +173,8 @@ fn flows_that_go_on_when_a_balancer_ends_are_recorded_unless_another_takes_them_
     old.advance_time(Duration::from_secs(1));
     open(&mut old, 1..101);
     let mut new = Bench::setup(&CLASS, THREE).outputs(2).sharing_with(&old).as_replacement().build().unwrap();
+    // Each bench has a clock of its own.
+    new.advance_time(Duration::from_secs(1));
     new.take_state(&mut old);
     old.stop_without_successor();
     assert_eq!(export.take_records().len(), 0);

@@ -1,6 +1,7 @@
 use artery_common::chance::Chance;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Packet, Phase, StartError, Time,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Packet, Phase, ReadEffect, StartError,
+    Time,
 };
 use artery_lang::args;
 use std::collections::HashMap;
@@ -161,11 +162,10 @@ impl Script {
         if kind == ScriptKind::Proxy {
             args.declare_handler("*", "rw+");
         }
-        if program.acts() {
-            args.declare_acting_read("run");
-            if kind == ScriptKind::Proxy {
-                args.declare_acting_read("*");
-            }
+        args.declare_read_effect("run", program.read_effect());
+        args.declare_read_effect("shift", ReadEffect::Acts);
+        if kind == ScriptKind::Proxy {
+            args.declare_read_effect("*", program.read_effect());
         }
         let signals = SignalPipe::open_pipe(&signals, &args.resource())?;
         let chance = args.resource();

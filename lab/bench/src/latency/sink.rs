@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Counts, one for each microsecond or so (1,024 ns); the last one has all that took longer.
 const BUCKETS: usize = 1 << 16;
 const BUCKET_BITS: i32 = 10;
-/// What comes behind the counts: when the last frame came, and the longest time between two.
+/// Two words after the counts: when the last frame came, and the longest time between two.
 const LAST: usize = BUCKETS;
 const LONGEST: usize = BUCKETS + 1;
 /// Where `struct __sk_buff` says where a frame begins and ends.
@@ -56,7 +56,7 @@ impl StampSink {
     }
 
     /// The longest time between two frames since this was last asked, in nanoseconds; 0 without two frames.
-    pub(crate) fn take_longest_gap(&self) -> u64 {
+    pub(crate) fn drain_longest_gap(&self) -> u64 {
         self.counts[LAST].store(0, Relaxed);
         self.counts[LONGEST].swap(0, Relaxed)
     }

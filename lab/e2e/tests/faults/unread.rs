@@ -1,4 +1,4 @@
-//! Standard error that nobody reads, as that of a terminal which Ctrl-S has stopped: messages wait for no
+//! Standard error that is not read, as that of a terminal which Ctrl-S has stopped: messages wait for no
 //! reader, and neither do packets and the end.
 
 use super::bed::{Bed, Product, on_the_bed};
@@ -11,17 +11,17 @@ use std::path::Path;
 use std::time::Duration;
 
 #[test]
-fn a_router_whose_messages_nobody_reads_forwards_and_ends_when_told() {
+fn a_router_whose_messages_are_not_read_forwards_and_ends_when_told() {
     on_the_bed("unread", Product::Router, unread);
 }
 
 #[test]
-fn a_switch_whose_messages_nobody_reads_forwards_and_ends_when_told() {
+fn a_switch_whose_messages_are_not_read_forwards_and_ends_when_told() {
     on_the_bed("unread", Product::Switch, unread);
 }
 
 #[test]
-fn adopted_ports_whose_messages_nobody_reads_forward_and_are_left_when_told() {
+fn adopted_ports_whose_messages_are_not_read_forward_and_are_left_when_told() {
     on_the_bed("unread", Product::Adopt, unread);
 }
 
@@ -51,7 +51,7 @@ fn unread(bed: &Bed) -> Result<()> {
     until(SOON, || {
         make_messages(bed, &mut process)?;
         said += &drain(&mut pipe);
-        Ok(said.contains("messages before this one were dropped: nobody read standard error"))
+        Ok(said.contains("messages before this one were dropped: standard error was not read"))
     })?;
     fill(&mut pipe);
     make_messages(bed, &mut process)?;

@@ -232,8 +232,7 @@ fn pmacct_reads_the_flows_of_services_from_both_families() {
 const DATAGRAMS: u64 = 1000;
 const DATAGRAM_BYTES: [u64; 2] = [128, 148];
 
-/// Sends datagrams of both families through a router that samples one of so many packets, and waits until the
-/// samples are exported.
+/// Sends datagrams of both families through a router that samples, and waits until samples are exported.
 fn sample_datagrams(net: &Net, interval: u64, ipfix: &str) -> Result<()> {
     let ipfix = format!("{ipfix},sample={interval}");
     let router = Running::start(net, &["--metrics", METRICS, "--ipfix", &ipfix])?;

@@ -23,12 +23,12 @@ pub(super) struct EntryDump {
     due: Instant,
 }
 
-/// What was read.
+/// Entries of conntrack that one read gave.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DumpRead {
     /// Some entries. More are to be read.
     Some(Vec<Event>),
-    /// The last ones.
+    /// The last entries of this dump.
     Last(Vec<Event>),
     /// It took too long, or the kernel refused.
     Failed(String),
@@ -62,7 +62,7 @@ impl EntryDump {
         Ok(true)
     }
 
-    /// Reads the next entries.
+    /// Reads what the socket holds, without waiting.
     pub(super) fn read(&mut self, now: Instant) -> DumpRead {
         match self.read_some(now) {
             Ok((events, false)) => DumpRead::Some(events),

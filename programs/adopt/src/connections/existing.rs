@@ -55,7 +55,7 @@ impl ExistingConnections {
         }
     }
 
-    /// How many are compared.
+    /// Connections that each dump is compared with.
     pub(super) fn len(&self) -> usize {
         self.followed.len()
     }

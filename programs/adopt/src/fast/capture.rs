@@ -61,7 +61,7 @@ pub struct Captured {
     pub bytes: Vec<u8>,
 }
 
-/// Which frames are copied.
+/// Which frames programs copy to the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copied {
     Forwarded,

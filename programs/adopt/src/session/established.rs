@@ -23,7 +23,7 @@ pub enum Established {
 /// Which established connections are forwarded past rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EstablishedOptions {
-    /// What rules matter.
+    /// Whether rules decide, and which.
     pub which: Established,
     /// Whether connections are forwarded, too, that began while no process listened, so that the kernel does
     /// not tell their end: its entries are read each second.

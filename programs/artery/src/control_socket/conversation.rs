@@ -42,7 +42,11 @@ impl<H: Handlers> Talker for Control<H> {
         let (mut input, mut closed, mut wrong) = (Input::default(), false, 0);
         loop {
             while let Some(request) = input.next(closed, Limits::of(access.may_write())) {
-                wrong = if matches!(request, Request::Wrong(501, _)) { wrong + 1 } else { 0 };
+                match request {
+                    Request::Nothing => {}
+                    Request::Wrong(501, _) => wrong += 1,
+                    _ => wrong = 0,
+                }
                 let (mut bytes, mut goes_on) = match request {
                     Request::Nothing => continue,
                     request => match connection.answer(|| answer(&self.handlers, request, &mut access))? {

@@ -134,7 +134,7 @@ enum Template {
     Reliability = 260,
     Sample4 = 261,
     Sample6 = 262,
-    /// How packets are selected.
+    /// How a selector samples packets (RFC 5477).
     Selector = 263,
 }
 

@@ -1,5 +1,5 @@
 //! Instructions of a script, read from its arguments.
-use artery_engine::ArgError;
+use artery_engine::{ArgError, ReadEffect};
 use artery_lang::args;
 
 /// One instruction. Texts are kept as written; variables are replaced when it runs.
@@ -172,21 +172,23 @@ impl Program {
         }
     }
 
-    /// Whether it does anything but find a value: it writes, prints, stops the router, or may run another
-    /// script, which is looked for by the handler's name.
-    pub(super) fn acts(&self) -> bool {
-        self.instructions.iter().any(|instruction| match instruction {
+    /// What running it does besides finding a value: it acts if it writes, prints or stops the router, if it
+    /// calls a handler whose name is only known then, and by what the handlers do that it calls.
+    pub(super) fn read_effect(&self) -> ReadEffect {
+        let mut calls = Vec::new();
+        let acts = self.instructions.iter().any(|instruction| match instruction {
             Instruction::Write { .. } | Instruction::Print { .. } | Instruction::Read { .. } => true,
             Instruction::Finish(ending) => *ending == Ending::Stop,
             Instruction::Goto { target, condition } => {
-                *target == Target::Ending(Ending::Stop) || runs_another(condition)
+                *target == Target::Ending(Ending::Stop) || !add_calls(condition, &mut calls)
             }
             Instruction::WaitTime(text)
             | Instruction::Set { text, .. }
             | Instruction::Return { text, .. }
-            | Instruction::Error { text, .. } => runs_another(text),
+            | Instruction::Error { text, .. } => !add_calls(text, &mut calls),
             Instruction::Initial { .. } | Instruction::WaitStep { .. } | Instruction::Label(_) => false,
-        })
+        });
+        if acts { ReadEffect::Acts } else { ReadEffect::Calls(calls) }
     }
 
     /// The variables that instructions set.
@@ -224,9 +226,18 @@ impl Program {
     }
 }
 
-/// Whether a text calls the handler `run` of a script, or one whose name is only known when it is called.
-fn runs_another(text: &str) -> bool {
-    text.contains(".run") || text.contains("$($")
+/// Adds the handlers of elements that a text calls, `$(HANDLER …)`. False if it may call one that acts: one
+/// of the script's own that does, or one whose name is put together.
+fn add_calls(text: &str, calls: &mut Vec<String>) -> bool {
+    text.split("$(").skip(1).all(|call| {
+        let end = call.find(|c: char| c.is_whitespace() || c == ')').unwrap_or(call.len());
+        let name = &call[..end];
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./@-:".contains(c);
+        if name.contains('.') {
+            calls.push(name.to_string());
+        }
+        !name.is_empty() && name.chars().all(is_plain) && !matches!(name, "run" | "kill" | "shift")
+    })
 }
 
 fn wait_steps(rest: &str) -> Option<Instruction> {
@@ -284,17 +295,29 @@ mod tests {
 
     #[test]
     fn what_finds_a_value_does_not_act_and_all_else_does() {
-        for text in ["return $(add $(c.count) 1)", "set x $(c.count)", "goto end $x", "wait 1s", "error no"] {
-            assert!(!parse(&[text]).acts(), "{text}");
+        let effect = |text| parse(&["set x 1", text]).read_effect();
+        let calls = |names: &[&str]| ReadEffect::Calls(names.iter().map(|name| name.to_string()).collect());
+        for (text, names) in [
+            ("return $(add $(c.count) 1)", &["c.count"][..]),
+            ("set x $(c.count)", &["c.count"]),
+            ("return $(other.run)", &["other.run"]),
+            ("goto end $x", &[]),
+            ("wait 1s", &[]),
+            ("error no", &[]),
+        ] {
+            assert_eq!(effect(text), calls(names), "{text}");
         }
         for text in ["write c.reset", "print >f x", "print x", "save c.count f", "read c.count", "stop"] {
-            assert!(parse(&["set x 1", text]).acts(), "{text}");
+            assert_eq!(effect(text), ReadEffect::Acts, "{text}");
         }
-        for text in ["goto stop $x", "return $(other.run)", "set x $($1)"] {
-            assert!(parse(&[text]).acts(), "{text}");
+        for text in ["goto stop $x", "set x $($1)", "return $(c.$x)", "return $(\"c.run\")"] {
+            assert_eq!(effect(text), ReadEffect::Acts, "{text}");
+        }
+        for text in ["return $(kill TERM 1)", "return $(add 1 $(shift x))", "return $(run)"] {
+            assert_eq!(effect(text), ReadEffect::Acts, "{text}");
         }
         let driver = Program::parse_program(&["pause".to_string()], true).0;
-        assert!(driver.acts(), "it stops the router at its end");
+        assert_eq!(driver.read_effect(), ReadEffect::Acts, "it stops the router at its end");
     }
 
     #[test]

@@ -16,7 +16,7 @@ impl Accelerator {
         begun
     }
 
-    /// Copies no more frames.
+    /// Loads programs that copy no frames, and frees the rings.
     pub fn end_capture(&mut self) -> Result<(), Error> {
         let Some(capture) = self.capture.take() else { return Ok(()) };
         let replaced = self.replace_all_programs();

@@ -47,6 +47,7 @@ fn every_option_is_a_key_and_stays_what_it_is() {
         ("metrics" | "fpm" | "ipfix", _) => "\"127.0.0.1:9470\"",
         ("log", _) => "\"json\"",
         ("pflog-max", _) => "\"64K\"",
+        ("allow-path", _) => "\"/\"",
         _ => "\"x\"",
     };
     for key in keys(&command()) {

@@ -162,7 +162,8 @@ lost_with_member() {
     [ "$(cat /sys/class/net/bond0/bonding/ad_num_ports)" = 1 ] || fail "the member is still in use"
 }
 
-row_adopt_bond_lacp() {
+# lacp_bond [vlan [VRF]]: a bond with LACP, or a VLAN on it, in a VRF or in none, as at the edge of a data centre.
+lacp_bond() {
     # What joins the cards of a machine may keep LACPDUs, as bridges do.
     first=m3
     their_first=m4
@@ -170,12 +171,22 @@ row_adopt_bond_lacp() {
     make_bond 802.3ad miimon 100 lacp_rate fast xmit_hash_policy layer3+4
     ip -n b link add bond1 type bond mode 802.3ad miimon 100 lacp_rate fast xmit_hash_policy layer3+4
     b_uses bond1
+    ports="eth1 bond0"
+    if [ $# -gt 0 ]; then
+        modprobe 8021q || skip "this kernel has no VLANs"
+        tag bond0 1
+        netns=b tag bond1 2
+        ip -n b route replace default via 10.0.2.1
+        ip -n b route replace default via 2001:db8:2::1
+        ports="$ports bond0.10"
+    fi
+    [ $# -lt 2 ] || into_vrf $2 eth1 1 bond0.10 2
     lost_with_member
     by_kernel_alone=$gone
     ip -n b link set m2 up
     until_joined
     until_answers a 10.0.2.2
-    start_adopt eth1 bond0
+    start_adopt $ports
     until_answers a 10.0.2.2 adopt
     mostly_past all_answer a 100 10.0.2.2 2001:db8:2::2
     shares=$share
@@ -185,44 +196,14 @@ row_adopt_bond_lacp() {
     [ $gone -le $((by_kernel_alone + handful)) ] ||
         fail "$gone pings are lost with a member, by the kernel alone $by_kernel_alone"
     mostly_past all_answer a 100 10.0.2.2
-    pass "$(paths); 802.3ad: $shares; $gone pings lost with a member, by the kernel alone $by_kernel_alone"
-}
-
-# bond_vlan [VRF]: a VLAN on a bond with LACP, in a VRF or in none, as at the edge of a data centre.
-bond_vlan() {
-    modprobe 8021q || skip "this kernel has no VLANs"
-    first=m3
-    their_first=m4
-    ip link add m3 type veth peer name m4 netns b
-    make_bond 802.3ad miimon 100 lacp_rate fast xmit_hash_policy layer3+4
-    ip -n b link add bond1 type bond mode 802.3ad miimon 100 lacp_rate fast xmit_hash_policy layer3+4
-    b_uses bond1
-    tag bond0 1
-    netns=b tag bond1 2
-    ip -n b route replace default via 10.0.2.1
-    ip -n b route replace default via 2001:db8:2::1
-    [ $# = 0 ] || into_vrf $1 eth1 1 bond0.10 2
-    lost_with_member
-    by_kernel_alone=$gone
-    ip -n b link set m2 up
-    until_joined
-    until_answers a 10.0.2.2
-    start_adopt eth1 bond0 bond0.10
-    until_answers a 10.0.2.2 adopt
-    mostly_past all_answer a 100 10.0.2.2 2001:db8:2::2
-    shares=$share
-    sleep 4
-    lost_with_member
-    [ $gone -le $((by_kernel_alone + handful)) ] ||
-        fail "$gone pings are lost with a member, by the kernel alone $by_kernel_alone"
-    mostly_past all_answer a 100 10.0.2.2
     ours=$(mbits a b 10.0.2.2)
     [ $ours -gt 0 ] || fail "TCP carries nothing"
-    pass "$(paths); VLAN on 802.3ad${1:+ in a VRF}: $shares; $gone pings lost with a member, by the kernel alone $by_kernel_alone; TCP $ours Mbit/s"
+    pass "$(paths); ${1:-bond} of 802.3ad${2:+ in a VRF}: $shares; $gone pings lost with a member, by the kernel alone $by_kernel_alone; TCP $ours Mbit/s"
 }
 
-row_adopt_bond_vlan() { bond_vlan; }
-row_adopt_bond_vlan_vrf() { bond_vlan blue; }
+row_adopt_bond_lacp() { lacp_bond; }
+row_adopt_bond_vlan() { lacp_bond vlan; }
+row_adopt_bond_vlan_vrf() { lacp_bond vlan blue; }
 
 # into_vrf NAME DEVICE NUMBER…: puts devices, with the addresses of their networks, into a VRF of its own.
 into_vrf() {
