@@ -58,6 +58,7 @@ pub enum PcapDamage {
     #[error("has a record of {0} bytes, which no packet has")]
     RecordTooLong(u32),
 }
+
 /// Why a port or a pcap file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(deny_unknown_fields)]

@@ -44,6 +44,7 @@ pub enum MrtError {
     #[error("the route of {0} has no next hop")]
     NoNextHop(String),
 }
+
 /// TABLE_DUMP and TABLE_DUMP_V2 (RFC 6396, section 4).
 const TABLE_DUMP: u16 = 12;
 const TABLE_DUMP_V2: u16 = 13;

@@ -229,7 +229,7 @@ impl Element for ToDump {
 mod tests {
     use super::*;
     use artery_device::PcapReader;
-    use artery_engine::{Bench, Time};
+    use artery_engine::{Bench, DropReason, Time};
 
     /// Times, lengths on the wire and bytes of the packets in a file.
     fn contents(path: &str) -> (LinkType, Vec<(Time, u32, Vec<u8>)>) {

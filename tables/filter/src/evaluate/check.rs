@@ -36,6 +36,7 @@ impl fmt::Display for CompileError {
         write!(f, "{}:{}: {}", self.place.file, self.place.line, self.reason)
     }
 }
+
 impl std::error::Error for CompileError {}
 
 /// Loads rule sets into the anchors of paths (the empty one is the main rule set) with their tables, and

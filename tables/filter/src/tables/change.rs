@@ -16,7 +16,7 @@ pub enum CannotChange {
     /// The table is `const`.
     #[error("Operation not permitted")]
     Constant,
-    /// There would be more entries, or more tables, than may be.
+    /// There would be more entries, or more tables, than may be: what pfctl says, and why.
     #[error("Cannot allocate memory: {0}")]
     Limit(OverLimit),
 }
@@ -68,6 +68,7 @@ impl From<OverLimit> for CannotChange {
         CannotChange::Limit(over)
     }
 }
+
 /// What an address met in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
@@ -154,19 +155,12 @@ impl Tables {
     ) -> Result<Feedbacks, CannotChange> {
         let (most, count) = (self.most_entries, self.count_entries());
         let record = self.record_mut(anchor, name)?;
-        let if_there = |met| move |there| if there { met } else { Feedback::Unchanged };
+        let judge =
+            |there, absent| judge_entries(record, entries, |is_there| if is_there { there } else { absent });
         let feedback = match change {
-            EntryChange::Add => {
-                judge_entries(
-                    record,
-                    entries,
-                    |there| {
-                        if there { Feedback::Unchanged } else { Feedback::Added }
-                    },
-                )
-            }
-            EntryChange::Delete => judge_entries(record, entries, if_there(Feedback::Deleted)),
-            EntryChange::Clear => judge_entries(record, entries, if_there(Feedback::Cleared)),
+            EntryChange::Add => judge(Feedback::Unchanged, Feedback::Added),
+            EntryChange::Delete => judge(Feedback::Deleted, Feedback::Unchanged),
+            EntryChange::Clear => judge(Feedback::Cleared, Feedback::Unchanged),
             EntryChange::Replace => record.replacement_feedback(entries),
         };
         let all = |met: Feedback| feedback.iter().filter(|(_, feedback)| *feedback == met).count();

@@ -128,6 +128,7 @@ pub enum BadAddress {
     #[error("the first and last address of a prefix mean the network and all of its hosts; take one between")]
     Broadcast,
 }
+
 /// Why a gateway is not on a link, and what to do about it.
 fn off_link(port: Option<&str>) -> String {
     let (subject, remedy) = match port {
