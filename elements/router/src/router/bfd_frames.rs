@@ -68,17 +68,15 @@ impl<'a> Datagram<'a> {
 }
 
 fn parse_ipv4(packet: &[u8]) -> Option<Datagram<'_>> {
-    let ip = Ipv4::new(packet).ok()?;
+    let ip = Ipv4::validate(packet).ok()?;
     let is_udp = ip.protocol() == IpProtocol::UDP && !ip.is_fragment();
-    let is_sound = ip.check_total_length().is_ok() && ip.checksum_is_valid();
     let udp = packet.get(ip.header_len()..ip.total_length().into())?;
     let datagram = Datagram { from: ip.src().into(), to: ip.dst().into(), ttl: ip.ttl(), udp };
-    (is_udp && is_sound && is_to_bfd(udp)).then_some(datagram)
+    (is_udp && is_to_bfd(udp)).then_some(datagram)
 }
 
 fn parse_ipv6(packet: &[u8]) -> Option<Datagram<'_>> {
-    let ip = Ipv6::new(packet).ok()?;
-    ip.check_payload_length().ok()?;
+    let ip = Ipv6::validate(packet).ok()?;
     let headers = Ip6Headers::parse_packet(packet).ok()?;
     let is_udp = headers.protocol == IpProtocol::UDP && headers.fragment.is_none();
     let udp = packet.get(headers.offset..Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length()))?;
