@@ -2,7 +2,7 @@
 use super::FlowReach;
 use crate::control_socket::Client;
 use crate::ip_router::{choose_element, elements};
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde_json::Value;
 
 const CLASS: &str = "FlowBalancer";
