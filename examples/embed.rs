@@ -1,4 +1,5 @@
-//! A router in a program of one's own: text becomes a graph of elements, which runs to its end, and a handler is read.
+//! A router in a program of one's own: text becomes a graph of elements, which runs to its end, and a handler
+//! is read.
 use artery_elements::CLASSES;
 use artery_engine::router::{Router, RouterSettings};
 use artery_lang::{Options, Sources, check, compile};

@@ -41,8 +41,8 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         if bytes[0] >> 4 == 6 { Ok(()) } else { Err(Malformed::Version) }
     }
 
-    /// Takes bytes for a whole IPv6 packet: [`new`](Self::new), and the payload is all there (RFC 8200 section
-    /// 3). What follows the packet is allowed.
+    /// Takes bytes for a whole IPv6 packet: [`new`](Self::new), and the payload is all there (RFC 8200
+    /// section 3). What follows the packet is allowed.
     #[inline]
     pub fn validate(bytes: T) -> Result<Self, Malformed> {
         let packet = Self::new(bytes)?;

@@ -1,5 +1,5 @@
-//! The program `artery`: a software router that speaks the Click language. Only [`main`] and [`main_with`] are
-//! public; nothing else is a stable interface.
+//! The program `artery`: a software router that speaks the Click language. Only [`main`] and [`main_with`]
+//! are public; nothing else is a stable interface.
 #![forbid(unsafe_code)]
 
 mod adopt;

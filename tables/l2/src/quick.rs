@@ -7,8 +7,8 @@ use super::sight::{is_group, read_header};
 use super::view::View;
 use artery_wire::EtherType;
 
-/// What becomes of a frame of a batch: the number of the port that it leaves by, or that it takes the slow path;
-/// besides, whether it carries IP, and whether a filter blocks it.
+/// What becomes of a frame of a batch: the number of the port that it leaves by, or that it takes the slow
+/// path; besides, whether it carries IP, and whether a filter blocks it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target(u16);
 
@@ -78,8 +78,8 @@ impl Target {
         Target(targets.iter().fold(0, |all, target| all | target.0)).is_blocked()
     }
 
-    /// The port that all of the frames leave by, if they leave by one. All are compared, as that is quicker than
-    /// to stop at the first that differs.
+    /// The port that all of the frames leave by, if they leave by one. All are compared, as that is quicker
+    /// than to stop at the first that differs.
     #[inline]
     pub fn common_port(targets: &[Target]) -> Option<u16> {
         let first = targets.first()?;
@@ -116,8 +116,8 @@ impl BatchLookup {
     }
 
     /// The target of each frame. If it has a port, its source is known to be at the port that it came by, and
-    /// its destination to be at one that is open to it: then [`trace_frame`](super::decide::trace_frame) gives
-    /// the same result, and nothing is to be learned except that the source was seen.
+    /// its destination to be at one that is open to it: then [`trace_frame`](super::decide::trace_frame)
+    /// gives the same result, and nothing is to be learned except that the source was seen.
     #[inline]
     pub fn targets_mut(&mut self) -> &mut [Target] {
         &mut self.targets

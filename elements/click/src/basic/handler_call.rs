@@ -29,8 +29,7 @@ impl HandlerCall {
     pub(super) fn write_value(&self, class: &str, arg: &str, cx: &mut Context<'_>) {
         print_failure(cx.write_handler(&self.handler, &self.value), class, arg, cx);
     }
-    /// Writes for an element at work, perhaps to itself; `arg` is the argument of `class` that names the
-    /// handler.
+    /// Writes for an element at work, perhaps to itself; `arg` of `class` names the handler.
     pub(super) fn run(&self, element: &mut dyn Element, class: &Class, arg: &str, cx: &mut Context<'_>) {
         let own =
             self.handler.rsplit_once('.').filter(|(name, _)| cx.find_element(name) == Some(cx.number()));
