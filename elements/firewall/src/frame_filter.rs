@@ -190,13 +190,13 @@ impl SwitchFilter {
     /// Parses the keys of untagged frames on ingress, and prefetches the memory of their
     /// states on both ports.
     fn parse_keys(&mut self, batch: &Batch) {
-        let SwitchFilter { half: WorkerFilter { filter, .. }, keys: glances, exceptions, .. } = self;
-        glances.clear();
+        let SwitchFilter { half: WorkerFilter { filter, .. }, keys, exceptions, .. } = self;
+        keys.clear();
         exceptions.clear();
-        glances.extend(batch.iter().map(|frame| {
+        keys.extend(batch.iter().map(|frame| {
             filter.parse_key_and_view(frame_payload(frame), Direction::In, |view| exceptions.push(view))
         }));
-        filter.prefetch_states(glances);
+        filter.prefetch_states(keys);
     }
 
     /// The egress point, if frames from such an ingress may pass both tests on the fast path.
@@ -217,22 +217,22 @@ impl SwitchFilter {
         cx: &mut Context<'_>,
     ) {
         self.parse_keys(batch);
-        let (glances, exceptions) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.exceptions));
-        let mut views = BatchViews { keys: glances.iter(), exceptions: exceptions.iter() };
+        let (keys, exceptions) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.exceptions));
+        let mut views = BatchViews { keys: keys.iter(), exceptions: exceptions.iter() };
         let (mut last, mut leaves) = (Target::EXCEPTION, None);
-        for ((frame, glance), target) in batch.iter_mut().zip(&glances).zip(targets) {
+        for ((frame, key), target) in batch.iter_mut().zip(&keys).zip(targets) {
             let Some(to) = target.filtered_port() else { continue };
             if *target != last {
                 last = *target;
                 leaves = if is_open { self.fast_path_egress(view, port, to) } else { None };
             }
             let through = match leaves.filter(|_| header_check::has_good_checksum(frame_payload(frame))) {
-                Some(to) => self.half.filter.pass_through(|| frame_payload(frame), glance, (from, to)),
+                Some(to) => self.half.filter.pass_through(|| frame_payload(frame), key, (from, to)),
                 None => ThroughVerdict::Unknown,
             };
-            target.merge(self.apply_verdict(through, frame, view, (port, to), || views.view_of(glance), cx));
+            target.merge(self.apply_verdict(through, frame, view, (port, to), || views.view_of(key), cx));
         }
-        (self.keys, self.exceptions) = (glances, exceptions);
+        (self.keys, self.exceptions) = (keys, exceptions);
     }
 
     /// Tests frames that come in runs of one flow: the result for the first applies to the others.
@@ -259,18 +259,18 @@ impl SwitchFilter {
             let mut exception = None;
             let mut parse =
                 |packet| filter.parse_keys_and_view(packet, Direction::In, |parsed| exception = Some(parsed));
-            let glance = to.map(|to| (parse(frame_payload(frame)), to));
-            let through = match &glance {
-                Some((glance, to)) => filter.pass_through(|| frame_payload(frame), glance, (from, *to)),
+            let key = to.map(|to| (parse(frame_payload(frame)), to));
+            let through = match &key {
+                Some((key, to)) => filter.pass_through(|| frame_payload(frame), key, (from, *to)),
                 None => ThroughVerdict::Unknown,
             };
-            if let (ThroughVerdict::Passed, Some((glance, to))) = (through, &glance) {
+            if let (ThroughVerdict::Passed, Some((key, to))) = (through, &key) {
                 let behind = frames[next..].iter().take(runs::run_length(&targets[next..], last));
                 let sound =
                     behind.map(frame_payload).take_while(|packet| header_check::has_good_checksum(packet));
-                next += filter.pass_run(sound, glance, (from, *to));
+                next += filter.pass_run(sound, key, (from, *to));
             } else {
-                let parsed = || exception.or_else(|| glance.map(|(glance, _)| glance.view()));
+                let parsed = || exception.or_else(|| key.map(|(key, _)| key.view()));
                 target.merge(self.apply_verdict(through, frame, view, (port, egress), parsed, cx));
             }
         }

@@ -380,9 +380,9 @@ impl ArpQuerier {
         }
     }
     fn follow_successor(&mut self) {
-        if let Some(heir) = self.table.successor().cloned() {
-            self.cache.generation = heir.generation();
-            self.table = heir;
+        if let Some(successor) = self.table.successor().cloned() {
+            self.cache.generation = successor.generation();
+            self.table = successor;
         }
     }
 }
