@@ -135,15 +135,19 @@ struct FromDevice {
     count: u64,
 }
 
+fn refuse_filter(args: &Args<'_>) -> Result<(), ArgError> {
+    match args.read::<Option<String>>("BPF_FILTER")? {
+        Some(filter) if !filter.is_empty() => {
+            Err(ArgError::wrong("BPF_FILTER is not supported; put an IPClassifier behind FromDevice"))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl FromDevice {
     fn new(args: &mut Args<'_>) -> Result<FromDevice, ArgError> {
         let device: String = args.read("DEVNAME")?;
-        let filter: Option<String> = args.read("BPF_FILTER")?;
-        if filter.is_some_and(|filter| !filter.is_empty()) {
-            return Err(ArgError::wrong(
-                "BPF_FILTER is not supported; put an IPClassifier behind FromDevice",
-            ));
-        }
+        refuse_filter(args)?;
         let burst: Option<usize> = args.read("BURST")?;
         if burst == Some(0) {
             return Err(ArgError::wrong("BURST must be at least 1"));

@@ -86,15 +86,7 @@ fn read_one<'a>(text: &'a str, which: OptionSet, bytes: &mut Vec<u8>) -> Option<
         return read_sack(rest, bytes);
     }
     if let Some(rest) = after("ts", TIMESTAMP) {
-        let (value, rest) = number(rest)?;
-        let (echo, rest) = number(rest.strip_prefix(':')?)?;
-        if bytes.is_empty() {
-            bytes.extend([NOP, NOP]);
-        }
-        bytes.extend([TIMESTAMP, 10]);
-        bytes.extend(value.to_be_bytes());
-        bytes.extend(echo.to_be_bytes());
-        return Some(rest);
+        return read_timestamps(rest, bytes);
     }
     if text.starts_with(|c: char| c.is_ascii_digit()) && which != OptionSet::Sack {
         return read_unknown(text, bytes);
@@ -106,6 +98,19 @@ fn read_one<'a>(text: &'a str, which: OptionSet, bytes: &mut Vec<u8>) -> Option<
         }
     }
     None
+}
+
+/// The time and the echoed one, with a colon between.
+fn read_timestamps<'a>(rest: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
+    let (value, rest) = number(rest)?;
+    let (echo, rest) = number(rest.strip_prefix(':')?)?;
+    if bytes.is_empty() {
+        bytes.extend([NOP, NOP]);
+    }
+    bytes.extend([TIMESTAMP, 10]);
+    bytes.extend(value.to_be_bytes());
+    bytes.extend(echo.to_be_bytes());
+    Some(rest)
 }
 
 /// Blocks separated by commas become one option.
