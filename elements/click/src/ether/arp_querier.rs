@@ -1,5 +1,7 @@
 use super::neighbor::{KnownAddress, Neighbor};
-use super::neighbors::{ArpLimits, WaitingPacket};
+use super::neighbors::{
+    ArpLimits, CAPACITY, CAPACITY_SLIM_FACTOR, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, TIMEOUT, WaitingPacket,
+};
 use super::own_address::OwnAddress;
 use super::shared_table::{ArrivalQueue, NamedTables, SharedTable, WaitOutcome};
 use artery_common::arp_frame::{ArpEndpoint, FRAME, HEADER, arp_frame, arp_in, link_header};
@@ -57,21 +59,11 @@ workers up to 128 packets of each may wait beyond CAPACITY.",
             "this host's Ethernet address; by default what the name in IP stands for",
         ),
         Arg::keyword("TABLE", "element", "", "an ARPTable to use instead of a table of its own"),
-        Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 means no limit"),
-        Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 means no limit"),
-        Arg::keyword(
-            "ENTRY_PACKET_CAPACITY",
-            "packets",
-            "0",
-            "most packets that wait for one address; 0 means no limit",
-        ),
-        Arg::keyword(
-            "CAPACITY_SLIM_FACTOR",
-            "number",
-            "2",
-            "one part in so many is dropped when CAPACITY is passed",
-        ),
-        Arg::keyword("TIMEOUT", "time", "300", "how long an answer is good for; 0 is for ever"),
+        CAPACITY,
+        ENTRY_CAPACITY,
+        ENTRY_PACKET_CAPACITY,
+        CAPACITY_SLIM_FACTOR,
+        TIMEOUT,
         Arg::keyword("POLL_TIMEOUT", "time", "60", "how old an answer must be to ask again; 0 is never"),
         Arg::keyword(
             "BROADCAST",
