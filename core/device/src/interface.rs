@@ -62,9 +62,19 @@ impl Interface {
             link_type,
         })
     }
-    /// The name of the interface with this number, if there is one.
-    pub fn name_of(index: u32) -> Option<String> {
-        name_with_index(index).ok().flatten()
+    /// The name of the interface with this number; `None` if this network namespace has none.
+    ///
+    /// # Errors
+    /// An error if the kernel can't be asked, as without descriptors: the interface may well be there.
+    pub fn name_of(index: u32) -> Result<Option<String>, DeviceError> {
+        let name = format!("interface {index}");
+        match rustix::net::netdevice::index_to_name(control_socket(&name)?, index) {
+            Ok(name) => Ok(Some(name)),
+            Err(Errno::NODEV) => Ok(None),
+            Err(error) => {
+                Err(DeviceError::from_io(&name, "asking for its name", "CAP_NET_ADMIN", &error.into()))
+            }
+        }
     }
     /// The interface with this number, whatever it is called now; `None` if this network namespace has none.
     ///
@@ -73,7 +83,7 @@ impl Interface {
     pub fn with_index(index: u32) -> Result<Option<Interface>, DeviceError> {
         // It may be renamed between both questions.
         for _ in 0..RENAMES {
-            let Some(name) = name_with_index(index)? else { return Ok(None) };
+            let Some(name) = Interface::name_of(index)? else { return Ok(None) };
             match Interface::find(&name) {
                 Ok(found) if found.index == index => return Ok(Some(found)),
                 Ok(_) | Err(DeviceError::NoSuchInterface { .. }) => {}
@@ -84,7 +94,7 @@ impl Interface {
     }
     /// Whether there is no interface with this number; false where the kernel can't be asked.
     pub fn is_gone(index: u32) -> bool {
-        matches!(name_with_index(index), Ok(None))
+        matches!(Interface::name_of(index), Ok(None))
     }
     /// The Ethernet address of the interface of this name, if there is one that has any.
     pub fn mac_of(name: &str) -> Option<[u8; 6]> {
@@ -156,15 +166,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), DeviceError> {
 pub(crate) fn control_socket(name: &str) -> Result<OwnedFd, DeviceError> {
     rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
         .map_err(|e| DeviceError::from_io(name, "opening a socket", "CAP_NET_ADMIN", &io::Error::from(e)))
-}
-
-/// The name of the interface with this number, if there is one.
-fn name_with_index(index: u32) -> Result<Option<String>, DeviceError> {
-    match rustix::net::netdevice::index_to_name(control_socket("")?, index) {
-        Ok(name) => Ok(Some(name)),
-        Err(Errno::NODEV) => Ok(None),
-        Err(error) => Err(DeviceError::from_io("", "asking for its name", "CAP_NET_ADMIN", &error.into())),
-    }
 }
 
 pub(crate) fn no_such(name: &str) -> DeviceError {

@@ -85,7 +85,7 @@ pub use delay::{DELAY_BOUNDS, Delays};
 pub use driver::{Channels, channels, strips_tags};
 pub use error::{DeviceError, PcapDamage, PortHalf, show_verifier, system_message};
 pub use ethtool::joining_offload;
-pub use files::create_private;
+pub use files::{check_writable, create_private};
 pub use host_addresses::{HostAddress, host_addresses};
 pub use host_news::InterfaceMonitor;
 pub use host_port::{HostPort, HostPortState};

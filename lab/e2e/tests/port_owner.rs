@@ -97,6 +97,27 @@ fn a_run_is_refused_where_other_commands_have_the_ports() {
     });
 }
 
+/// A router whose port goes while it is stopped, and comes back as the port of another process. `stays` and `returns` are
+/// what it says then, and when that one has ended.
+fn port_returns(net: &Hosts, router: &mut Process, stays: &str, returns: &str) -> Result<()> {
+    router.signal(Signal::STOP);
+    net.r.run(["ip", "link", "delete", "eth1"])?;
+    net.r.run(["ip", "link", "add", "eth1", "type", "veth", "peer", "name", "end1"])?;
+    for end in ["eth1", "end1"] {
+        net.r.run(["ip", "link", "set", end, "up"])?;
+    }
+    let other = start(&net.r, "Idle -> Queue -> ToDevice(eth1)", &[])?;
+    router.signal(Signal::CONT);
+    let owner = "eth1 as its port: 'artery run";
+    router.wait_for(&format!("{stays}another router has {owner}"), SOON)?;
+    assert!(!router.stderr_so_far().contains(returns), "{}", router.stderr_so_far());
+    end(other)?;
+    router.wait_for(returns, SOON)?;
+    let late = refused(&net.r, &["run", "-e", "Idle -> Queue -> ToDevice(eth1)"])?;
+    assert!(is_owned_by(&late.stderr, "eth1", "artery", router.id()), "{}", late.stderr);
+    Ok(())
+}
+
 #[test]
 fn a_port_that_returns_and_is_anothers_stays_absent_until_that_one_has_ended() {
     with_hosts("owner-returned", |net| {
@@ -107,21 +128,22 @@ fn a_port_that_returns_and_is_anothers_stays_absent_until_that_one_has_ended() {
             Ok(shown.lines().any(|line| line.contains("eth1") && line.contains(state)))
         };
         until(SOON, || shows("up"))?;
-        router.signal(Signal::STOP);
-        net.r.run(["ip", "link", "delete", "eth1"])?;
-        net.r.run(["ip", "link", "add", "eth1", "type", "veth", "peer", "name", "end1"])?;
-        for end in ["eth1", "end1"] {
-            net.r.run(["ip", "link", "set", end, "up"])?;
-        }
-        let other = start(&net.r, "Idle -> Queue -> ToDevice(eth1)", &[])?;
-        router.signal(Signal::CONT);
-        let owner = "eth1: the port stays absent: another router has eth1 as its port: 'artery run";
-        router.wait_for(owner, SOON)?;
-        assert!(shows("absent")?);
-        end(other)?;
-        router.wait_for("eth1: there is an interface 'eth1' again", SOON)?;
+        let returns = "eth1: there is an interface 'eth1' again";
+        port_returns(net, &mut router, "eth1: the port stays absent: ", returns)?;
         until(SOON, || shows("up"))?;
         end(router).map(drop)
+    });
+}
+
+#[test]
+fn an_adopted_port_that_returns_and_is_anothers_stays_with_the_kernel_until_that_one_has_ended() {
+    with_hosts("owner-adopted", |net| {
+        let (mut adopted, _folder) = spawn(&net.r, OTHERS[1])?;
+        adopted.wait_for("forwarding", SOON)?;
+        let stays = "eth1: the interface has come back, and its traffic stays with the kernel: ";
+        let returns = "eth1: the interface has come back, and is adopted again";
+        port_returns(net, &mut adopted, stays, returns)?;
+        end(adopted).map(drop)
     });
 }
 

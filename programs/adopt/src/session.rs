@@ -1,5 +1,6 @@
 //! Adopted interfaces: the mirror, the accelerator and the blockers working together.
 mod bridges;
+mod claims;
 mod error;
 mod established;
 mod explain;
@@ -12,6 +13,7 @@ pub use established::{Established, EstablishedOptions};
 pub use explain::{ExplainedStep, Explanation};
 pub use news::{DeadPath, SessionNews, Shortage};
 
+use self::claims::PortClaims;
 use crate::blockers::{self, Blocker, BlockerWatch, Bridging, OwnHook, Port};
 use crate::bridges::BridgeFollower;
 use crate::connections::{ConnectionStatus, ConnectionTracker};
@@ -91,6 +93,8 @@ pub struct Session {
     /// Mode of all ports, except those of a graph.
     mode: Mode,
     broken_pair: Option<(String, String)>,
+    /// Last, since programs leave their interfaces before these are given up.
+    claims: PortClaims,
 }
 
 impl Session {
@@ -148,6 +152,7 @@ impl Session {
             needs_resync: false,
             mode: modes.first().map_or(Mode::Tc, |(_, mode)| *mode),
             broken_pair: None,
+            claims: PortClaims::default(),
             ports,
         };
         let has_rules = || blockers::survey(&session.ports).iter().any(blockers::is_passable);
@@ -235,7 +240,8 @@ impl Session {
             self.pace.record_turn(began.elapsed());
         }
         news.everything = self.driver.resyncs() != looks;
-        news.returned = self.adopt_returned();
+        self.claims.renew();
+        news.returned = self.adopt_returned(now);
         if now.saturating_duration_since(self.delivered) >= delivery::INTERVAL {
             self.delivered = now;
             news.left_xdp = self.leave_dead_path(now);

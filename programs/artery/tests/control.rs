@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A user without rights, by convention.
@@ -291,6 +292,49 @@ fn idle_and_slow_connections_do_not_keep_others_out() {
         reply = ask();
     }
     // The Unix socket was never full.
+    assert_eq!(router.read("c.name"), "c");
+}
+
+#[test]
+fn clients_that_ask_without_a_pause_do_not_keep_others_out() {
+    let folder = Folder::new();
+    let (router, port, file) = with_token(&folder, &[]);
+    let token = std::fs::read_to_string(file).unwrap();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|| {
+                while !ends.load(Relaxed) {
+                    let mut stream = connect(&port);
+                    let mut goes_on = || {
+                        let sent = stream.write_all(b"READ c.name\n");
+                        sent.is_ok() && matches!(stream.read(&mut [0; 512]), Ok(1..))
+                    };
+                    while !ends.load(Relaxed) && goes_on() {
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
+                }
+            });
+        }
+        // What writes keeps its connection, whatever comes.
+        let mut writer = BufReader::new(connect(&port));
+        writer.get_mut().write_all(format!("AUTH {}\n", token.trim()).as_bytes()).unwrap();
+        let mut answers = || {
+            let mut line = String::new();
+            while !line.contains("200") {
+                line.clear();
+                assert!(writer.read_line(&mut line).unwrap() > 0, "the connection ended");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            writer.get_mut().write_all(b"WRITE c.reset\n").unwrap();
+        };
+        for _ in 0..20 {
+            answers();
+            let reply = said(connect(&port), b"READ c.name\nQUIT\n");
+            assert!(reply.contains("DATA 1\r\nc"), "{reply}");
+        }
+        ends.store(true, Relaxed);
+    });
     assert_eq!(router.read("c.name"), "c");
 }
 

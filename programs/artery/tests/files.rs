@@ -3,12 +3,16 @@
 use crate::support::{Folder, Outcome, Router, artery, click};
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::process::Command;
+use std::time::Duration;
 
 /// A UDP packet of IPv4 in a frame.
 const FRAME: &str =
     r"\<020000000001 020000000002 0800 4500001c 00000000 4011f97f 0a000001 0a000002 00010002 00080000>";
 /// The same without the frame's header.
 const PACKET: &str = r"\<4500001c 00000000 4011f97f 0a000001 0a000002 00010002 00080000>";
+
+/// Between two looks at what changes soon.
+const SHORTLY: Duration = Duration::from_millis(5);
 
 fn mode(path: &str) -> u32 {
     std::fs::metadata(path).unwrap().mode() & 0o7777
@@ -44,6 +48,45 @@ fn captures_and_logs_of_packets_are_for_their_owner_alone() {
     assert_eq!(mode(&at("log")), 0o600);
     assert_eq!(router.call(&["stop", "--write"]).status, 0);
     assert_eq!(router.finish().status, 0);
+}
+
+#[test]
+fn a_new_configuration_goes_on_with_its_files_and_is_refused_if_one_can_not_be_written() {
+    let folder = Folder::new();
+    let at = |name: &str| folder.path(name);
+    let text = |limit: u32, more: &str| {
+        format!(
+            "InfiniteSource(DATA {PACKET}, LIMIT {limit}, STOP false) -> MarkIPHeader \
+             -> print :: IPPrint(P, TIMESTAMP false, OUTFILE {}) -> dump :: ToDump({}, ENCAP IP) \
+             -> lines :: ToIPSummaryDump({}, HEADER false) -> done :: Counter -> Discard; {more}",
+            at("printed"),
+            at("dump"),
+            at("lines")
+        )
+    };
+    let router = Router::start(&at("s"), &["-R", "--allow-path", &at("."), "-e", &text(3, "")]);
+    let passed = |count: &str| {
+        let all = (0..1000).map(|_| router.read("done.count"));
+        assert!(all.inspect(|_| std::thread::sleep(SHORTLY)).any(|now| now == count), "{count}");
+    };
+    passed("3");
+    std::fs::create_dir(at("folder")).unwrap();
+    for (class, more) in [("ToDump", ""), ("ToIPSummaryDump", ""), ("IPPrint", "OUTFILE ")] {
+        let wrong = format!("Idle -> wrong :: {class}({more}{}) -> Discard", at("folder"));
+        let refused = router.call(&["hotconfig", &text(4, &wrong)]);
+        assert_eq!(refused.status, 1, "{class}: {refused:?}");
+        assert!(refused.err.contains("wrong") && refused.err.contains("Is a directory"), "{refused:?}");
+    }
+    // The count goes on from 3 to 3 + 2, and so do the files.
+    let replaced = router.call(&["hotconfig", &text(2, "")]);
+    assert_eq!(replaced.status, 0, "{replaced:?}");
+    passed("5");
+    assert_eq!(router.call(&["stop", "--write"]).status, 0);
+    assert_eq!(router.finish().status, 0);
+    let count = |name: &str| std::fs::read_to_string(at(name)).unwrap().lines().count();
+    assert_eq!((count("printed"), count("lines")), (5, 5));
+    let dump = std::fs::read(at("dump")).unwrap();
+    assert_eq!(dump.len(), 24 + 5 * (16 + 28), "a file header and five packets");
 }
 
 #[test]

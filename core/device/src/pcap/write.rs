@@ -1,8 +1,11 @@
 //! Writing.
 use super::{LinkType, MAGIC_MICRO, MAGIC_NANO, WHOLE};
-use crate::{DeviceError, create_private};
+use crate::{DeviceError, check_writable, create_private};
 use artery_packet::Time;
 use std::io::{self, BufWriter, Write};
+
+/// What is being done when a file can't be opened.
+const OPENING: &str = "opening it to write";
 
 /// How a file is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +38,15 @@ impl PcapWriter {
         if path == "-" {
             return PcapWriter::new(path, Box::new(io::stdout()), options);
         }
-        let file =
-            create_private(path).map_err(|e| DeviceError::from_file(path, "opening it to write", &e))?;
+        let file = create_private(path).map_err(|e| DeviceError::from_file(path, OPENING, &e))?;
         PcapWriter::new(path, Box::new(file), options)
+    }
+    /// Whether [`PcapWriter::create`] could open the file, without changing what it holds.
+    pub fn check(path: &str) -> Result<(), DeviceError> {
+        if path == "-" {
+            return Ok(());
+        }
+        check_writable(path).map_err(|e| DeviceError::from_file(path, OPENING, &e))
     }
     /// Writes to anything; `path` names it in messages.
     pub fn new(

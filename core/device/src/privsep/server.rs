@@ -150,8 +150,8 @@ impl Server {
     }
 
     fn keep_host_port(&mut self, index: u32, state: &HostPortState) -> io::Result<()> {
-        let name = self.made_index(index).map_err(|_| io::Error::from_raw_os_error(libc::EPERM))?;
-        let now = Interface::find(&name).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+        let numbered = |error: DeviceError| io::Error::from_raw_os_error(number_of(&error));
+        let now = self.made_index(index).and_then(|name| Interface::find(&name)).map_err(numbered)?;
         if !self.host_ports.contains_key(&index) {
             self.host_ports.retain(|index, _| !Interface::is_gone(*index));
             self.host_ports.insert(index, HostPortKeeper::open(index)?);
@@ -168,10 +168,11 @@ impl Server {
 
     /// The same of one that was called `name`, and may have another name now.
     fn port_by_index(&mut self, name: &str, index: u32) -> Result<Interface, DeviceError> {
-        let may = self.interfaces.may_be_port(name, index);
+        if !self.interfaces.may_be_port(name, index) {
+            return Err(refusal(name));
+        }
         let gone = || DeviceError::Gone { name: name.to_owned() };
-        let now = Interface::name_of(index).ok_or_else(gone)?;
-        if may { Interface::find(&now) } else { Err(refusal(name)) }
+        Interface::find(&Interface::name_of(index)?.ok_or_else(gone)?)
     }
 
     /// A device that the helper made.
@@ -181,8 +182,11 @@ impl Server {
     }
 
     fn made_index(&self, index: u32) -> Result<String, DeviceError> {
-        let name = Interface::name_of(index).filter(|_| self.interfaces.is_made(index));
-        name.ok_or_else(|| refusal(&format!("interface {index}")))
+        let name = format!("interface {index}");
+        if !self.interfaces.is_made(index) {
+            return Err(refusal(&name));
+        }
+        Interface::name_of(index)?.ok_or(DeviceError::Gone { name })
     }
 }
 
@@ -190,6 +194,15 @@ const CAPABILITY: &str = "CAP_NET_ADMIN";
 
 fn refusal(name: &str) -> DeviceError {
     DeviceError::BeyondHelper { name: name.to_owned() }
+}
+
+/// The system's error number of a request that failed.
+fn number_of(error: &DeviceError) -> i32 {
+    match error {
+        DeviceError::System { errno, .. } => *errno,
+        DeviceError::Gone { .. } | DeviceError::NoSuchInterface { .. } => libc::ENODEV,
+        _ => libc::EPERM,
+    }
 }
 
 /// Answers with a descriptor, or with why there is none.

@@ -193,6 +193,8 @@ impl Element for ToDump {
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         self.resolve_encap(cx)?;
         if cx.is_replacing() {
+            // It is opened when the predecessor, which may be writing to it, has stopped.
+            PcapWriter::check(&self.path).map_err(|error| StartError::new(error.to_string()))?;
             self.opens_later = true;
             cx.schedule();
             return Ok(());

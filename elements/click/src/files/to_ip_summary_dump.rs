@@ -1,7 +1,7 @@
 use super::rotation::FileIdentity;
 use super::summary::{Field, SummaryOptions, VERSION, describe_packet, first_timestamp};
 use super::transfer::{pull_and_push, send_or_end};
-use artery_device::create_private;
+use artery_device::{check_writable, create_private};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, StartError,
     Time, Write, anno,
@@ -292,12 +292,17 @@ impl Element for ToIpSummaryDump {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        let failed = |path: &str, error: io::Error| StartError::new(io_message(path, &error));
         if cx.is_replacing() {
+            // It is opened when the predecessor, which may be writing to it, has stopped.
+            if self.path != "-" {
+                check_writable(&self.path).map_err(|error| failed(&self.path, error))?;
+            }
             self.opens_later = true;
             cx.schedule();
             return Ok(());
         }
-        self.open_output(cx).map_err(|error| StartError::new(io_message(&self.path, &error)))?;
+        self.open_output(cx).map_err(|error| failed(&self.path, error))?;
         if cx.input_is_pull(0) {
             cx.schedule();
         }

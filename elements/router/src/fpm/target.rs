@@ -109,13 +109,15 @@ impl Target {
     }
 
     fn locate_link(&self, link: u32) -> HopLocation {
-        let name = Some(link).filter(|link| *link != 0).and_then(Interface::name_of);
+        let name = if link == 0 { Ok(None) } else { Interface::name_of(link) };
         match name {
-            Some(name) if Some(&name) == self.host.as_ref() => HopLocation::ByPrefix,
-            Some(name) => {
+            // The kernel can't be asked: which port it is can't be guessed.
+            Err(_) => HopLocation::Elsewhere,
+            Ok(Some(name)) if Some(&name) == self.host.as_ref() => HopLocation::ByPrefix,
+            Ok(Some(name)) => {
                 self.ports.get(&name).map_or(HopLocation::Elsewhere, |port| HopLocation::Port(*port))
             }
-            None => HopLocation::ByPrefix,
+            Ok(None) => HopLocation::ByPrefix,
         }
     }
 }

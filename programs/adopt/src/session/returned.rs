@@ -1,13 +1,15 @@
 //! Interfaces that come back with the name of an adopted one that is gone.
 use super::Session;
+use super::claims::Claimed;
 use crate::blockers::{Bridging, Port};
 use crate::fast;
 use crate::kernel::{Link, LinkKind};
 use crate::mirror::Sink as _;
+use std::time::Instant;
 
 impl Session {
     /// Adopts interfaces that have come back with the name of one that is gone, by the same path.
-    pub(super) fn adopt_returned(&mut self) -> Vec<(String, Result<(), fast::Error>)> {
+    pub(super) fn adopt_returned(&mut self, now: Instant) -> Vec<(String, Result<(), fast::Error>)> {
         let is_gone = |port: &&Port| {
             self.accelerator.mode(port.index).is_none() && !self.accelerator.is_bridge(port.index)
         };
@@ -27,6 +29,14 @@ impl Session {
             let is_tried = |link: &Link| self.not_adopted.contains(&link.index);
             let comes_back = |link: &&Link| link.name == old.name && is_free(link) && !is_tried(link);
             let Some(link) = links.iter().find(comes_back) else { continue };
+            match self.claims.claim(link.index, now) {
+                Claimed::Yes => {}
+                Claimed::NotYet => continue,
+                Claimed::No(error) => {
+                    returned.push((old.name, Err(error)));
+                    continue;
+                }
+            }
             let number = self.numbers.get(&old.index).copied().unwrap_or_default();
             self.report_progress();
             let adopted = match old.bridging {
@@ -36,7 +46,10 @@ impl Session {
             self.report_progress();
             match adopted {
                 Ok(()) => self.replace_port(&old, link),
-                Err(_) => drop(self.not_adopted.insert(link.index)),
+                Err(_) => {
+                    self.claims.release(link.index);
+                    self.not_adopted.insert(link.index);
+                }
             }
             returned.push((old.name, adopted));
         }
@@ -54,6 +67,9 @@ impl Session {
             _ => None,
         };
         self.gone.remove(&old.index);
+        if old.index != link.index {
+            self.claims.release(old.index);
+        }
         let place = self.ports.iter_mut().find(|port| port.index == old.index);
         place.into_iter().for_each(|port| *port = Port { index: link.index, vlan_on, ..old.clone() });
     }

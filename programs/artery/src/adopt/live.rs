@@ -86,7 +86,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         lack.into_iter().for_each(|lack| voice.print_warning(lack));
     }
     // Their threads start with the remaining rights, as all others do.
-    let mut claims: Vec<PortClaim> = claims.into_iter().map(PortClaim::serve).collect();
+    session.hold(claims.into_iter().map(PortClaim::serve).collect());
     let answers = Control::new(asked.clone(), None, settings.idle);
     control.serve(&answers, voice).context("can't answer questions")?;
     let of_this = move || asked.send_request("metrics", None).map_err(|error| error.to_string());
@@ -117,8 +117,6 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
             session.request_resync();
         }
         let (next, news) = session.poll(Instant::now())?;
-        // Another one that has ended may have left them.
-        claims.iter_mut().for_each(PortClaim::renew);
         say_rules(&session, &mut rules, voice);
         kept.report_changes(session.driver().mirror(), voice);
         wait = next;
@@ -155,7 +153,6 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     // Programs stop before the graph that they send to.
     drop(session);
     engine.map_or(Ok(()), Engine::end)?;
-    drop(claims);
     voice.print_report(&report)?;
     Ok(0)
 }

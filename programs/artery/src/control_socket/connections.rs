@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Most connections at a time of one kind of peer.
+/// Most connections at a time of one kind of peer, and by TCP of those that gave the token and of the others.
 const MAX_CONNECTIONS: usize = 32;
 /// How long a connection must have been idle, or read nothing, to make room for another.
 const LEAST_IDLE: Duration = Duration::from_secs(2);
@@ -55,7 +55,10 @@ pub(super) struct Pool {
 }
 
 struct Entry {
+    /// In the order in which they were admitted.
     number: u64,
+    /// Whether it may write; connections that may not never take the place of one.
+    trusted: bool,
     phase: Phase,
     since: Instant,
     stream: Box<dyn Stream>,
@@ -74,8 +77,7 @@ impl Pool {
         self.connections.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Admits a connection. Where there are too many, the one that has been idle for longest makes room;
-    /// none is admitted if all are at work.
+    /// Admits a connection. Where there are too many, one of them makes room; see [`makes_room`].
     pub(super) fn enter(
         self: &Arc<Self>,
         stream: Box<dyn Stream>,
@@ -85,15 +87,15 @@ impl Pool {
             Ok(duplicate) => duplicate,
             Err(_) => return Err(Refused(stream)),
         };
+        let trusted = peer == Peer::Owner;
         let mut entries = self.entries();
-        if entries.len() >= MAX_CONNECTIONS {
-            let is_idle = |e: &Entry| e.phase != Phase::Answering && e.since.elapsed() >= LEAST_IDLE;
-            let idle = (0..entries.len()).filter(|at| is_idle(&entries[*at]));
-            let Some(longest) = idle.min_by_key(|at| entries[*at].since) else { return Err(Refused(stream)) };
-            entries.swap_remove(longest).stream.shut_down(Shutdown::Both);
+        if count(&entries, trusted) >= MAX_CONNECTIONS {
+            let Some(at) = makes_room(&entries, trusted) else { return Err(Refused(stream)) };
+            entries.swap_remove(at).stream.shut_down(Shutdown::Both);
         }
         let number = self.admitted.fetch_add(1, Relaxed);
-        entries.push(Entry { number, phase: Phase::Waiting, since: Instant::now(), stream: duplicate });
+        let (phase, since) = (Phase::Waiting, Instant::now());
+        entries.push(Entry { number, trusted, phase, since, stream: duplicate });
         drop(entries);
         Ok(Connection { stream, peer, number, pool: self.clone() })
     }
@@ -104,6 +106,21 @@ impl Pool {
         let busy = |entries: &mut Vec<Entry>| entries.iter().any(|entry| entry.phase != Phase::Waiting);
         drop(self.answered.wait_timeout_while(self.entries(), FAREWELL, busy));
     }
+}
+
+/// Connections of this kind.
+fn count(entries: &[Entry], trusted: bool) -> usize {
+    entries.iter().filter(|entry| entry.trusted == trusted).count()
+}
+
+/// Where the connection is that ends for a new one: the one that has been idle for longest. If none has been idle for long,
+/// the first of those that may not write: clients that never pause can't keep the others out. None that is answered.
+fn makes_room(entries: &[Entry], trusted: bool) -> Option<usize> {
+    let may_end = |e: &Entry| e.trusted == trusted && e.phase != Phase::Answering;
+    let all = || (0..entries.len()).filter(|at| may_end(&entries[*at]));
+    let idle = all().filter(|at| entries[*at].since.elapsed() >= LEAST_IDLE);
+    let first = || if trusted { None } else { all().min_by_key(|at| entries[*at].number) };
+    idle.min_by_key(|at| entries[*at].since).or_else(first)
 }
 
 /// A connection that is not admitted.
@@ -128,6 +145,17 @@ impl Connection {
     /// The peer of the connection.
     pub(crate) fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// Keeps its place beside those that gave no token, now that it may write. Where too many do, it is as it was.
+    pub(crate) fn trust(&self) {
+        let mut entries = self.pool.entries();
+        if count(&entries, true) < MAX_CONNECTIONS {
+            entries
+                .iter_mut()
+                .filter(|entry| entry.number == self.number)
+                .for_each(|entry| entry.trusted = true);
+        }
     }
 
     /// Enters a phase; an error if the connection had to make room.
@@ -215,9 +243,12 @@ fn is_transient(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn pair(pool: &Arc<Pool>) -> (UnixStream, Result<Connection, Refused>) {
+    fn pair_of(pool: &Arc<Pool>, peer: Peer) -> (UnixStream, Result<Connection, Refused>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (theirs, pool.enter(Box::new(ours), Peer::Owner))
+        (theirs, pool.enter(Box::new(ours), peer))
+    }
+    fn pair(pool: &Arc<Pool>) -> (UnixStream, Result<Connection, Refused>) {
+        pair_of(pool, Peer::Owner)
     }
 
     #[test]
@@ -239,6 +270,30 @@ mod tests {
         };
         assert!(!read(3, &mut all).unwrap_or(false), "the fourth had been idle for longest");
         assert!(read(0, &mut all).unwrap(), "the first was at work");
+    }
+
+    #[test]
+    fn clients_that_never_pause_keep_no_other_out_and_take_no_place_of_one_that_gave_the_token() {
+        let pool = Arc::new(Pool::default());
+        let mut all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| pair_of(&pool, Peer::Tcp)).collect();
+        all[0].1.as_ref().ok().unwrap().trust();
+        let soon = Instant::now() + Duration::from_secs(10);
+        for newer in 0..3 * MAX_CONNECTIONS {
+            all.push(pair_of(&pool, Peer::Tcp));
+            assert!(all.last().unwrap().1.is_ok(), "{newer}: others have just come");
+        }
+        assert_eq!(pool.entries().len(), MAX_CONNECTIONS + 1);
+        let mut goes_on = |at: usize| {
+            let (theirs, connection) = &mut all[at];
+            let sent = theirs.write_all(b"x");
+            sent.is_ok() && connection.as_mut().ok().unwrap().read(&mut [0], soon).is_ok()
+        };
+        assert!(goes_on(0), "it gave the token");
+        assert!(!goes_on(1), "the first of the others made room");
+        // Those that gave the token are limited, too.
+        let last = all.len() - MAX_CONNECTIONS;
+        all[last..].iter().for_each(|(_, connection)| connection.as_ref().ok().unwrap().trust());
+        assert_eq!(count(&pool.entries(), true), MAX_CONNECTIONS);
     }
 
     #[test]
