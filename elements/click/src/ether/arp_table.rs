@@ -20,13 +20,7 @@ here instead of each in a table of its own; its limits apply to all of them toge
 Idle -> q :: ARPQuerier(10.0.0.1, 02:00:00:00:00:01, TABLE neighbors) -> Discard;
 Idle -> [1] q;",
     ports: "0/0",
-    args: &[
-        CAPACITY,
-        ENTRY_CAPACITY,
-        ENTRY_PACKET_CAPACITY,
-        CAPACITY_SLIM_FACTOR,
-        TIMEOUT,
-    ],
+    args: &[CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, CAPACITY_SLIM_FACTOR, TIMEOUT],
     handlers: &[
         Handler::read(
             "table",

@@ -6,8 +6,8 @@ use artery_device::{check_writable, create_private};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Field, Handler, Limit, Packet, StartError, anno,
 };
-use std::fmt::Write as _;
 use std::any::Any;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 

@@ -233,11 +233,7 @@ impl Element for IpReassembler {
 }
 
 fn fragment_key(ip: &Ipv4<&[u8]>) -> Ipv4FragmentKey {
-    Ipv4FragmentKey {
-        ends: [ip.src().to_bits(), ip.dst().to_bits()],
-        id: ip.id(),
-        protocol: ip.protocol().0,
-    }
+    Ipv4FragmentKey { ends: [ip.src().to_bits(), ip.dst().to_bits()], id: ip.id(), protocol: ip.protocol().0 }
 }
 
 #[cfg(test)]
