@@ -48,8 +48,8 @@ pub fn create_private(path: impl AsRef<Path>) -> io::Result<File> {
     open_as(path.as_ref(), FileMode::CreatePrivate)
 }
 
-/// Whether [`create_private`] would succeed, without changing what the file holds; one that does not exist is created,
-/// empty. A pipe is not opened: its reader would see an end.
+/// Whether [`create_private`] would succeed, without changing what the file holds; one that does not exist is
+/// created, empty. A pipe is not opened: its reader would see an end.
 pub fn check_writable(path: &str) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(file) if !file.is_file() && !file.is_dir() => Ok(()),

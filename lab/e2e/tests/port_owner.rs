@@ -97,8 +97,8 @@ fn a_run_is_refused_where_other_commands_have_the_ports() {
     });
 }
 
-/// A router whose port goes while it is stopped, and comes back as the port of another process. `stays` and `returns` are
-/// what it says then, and when that one has ended.
+/// A router whose port goes while it is stopped, and comes back as the port of another process. `stays` and
+/// `returns` are what it says then, and when that one has ended.
 fn port_returns(net: &Hosts, router: &mut Process, stays: &str, returns: &str) -> Result<()> {
     router.signal(Signal::STOP);
     net.r.run(["ip", "link", "delete", "eth1"])?;

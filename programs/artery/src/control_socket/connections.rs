@@ -113,8 +113,9 @@ fn count(entries: &[Entry], trusted: bool) -> usize {
     entries.iter().filter(|entry| entry.trusted == trusted).count()
 }
 
-/// Where the connection is that ends for a new one: the one that has been idle for longest. If none has been idle for long,
-/// the first of those that may not write: clients that never pause can't keep the others out. None that is answered.
+/// Where the connection is that ends for a new one: the one that has been idle for longest. If none has been
+/// idle for long, the first of those that may not write: clients that never pause can't keep the others out.
+/// None that is answered.
 fn makes_room(entries: &[Entry], trusted: bool) -> Option<usize> {
     let may_end = |e: &Entry| e.trusted == trusted && e.phase != Phase::Answering;
     let all = || (0..entries.len()).filter(|at| may_end(&entries[*at]));
@@ -147,7 +148,8 @@ impl Connection {
         self.peer
     }
 
-    /// Keeps its place beside those that gave no token, now that it may write. Where too many do, it is as it was.
+    /// Keeps its place beside those that gave no token, now that it may write. Where too many do, it is as it
+    /// was.
     pub(crate) fn trust(&self) {
         let mut entries = self.pool.entries();
         if count(&entries, true) < MAX_CONNECTIONS {
