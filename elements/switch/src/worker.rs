@@ -29,7 +29,7 @@ pub(super) struct BatchSwitch<'a> {
     pub(super) needs_wake: bool,
 }
 
-impl BatchSwitch<'_> {
+impl<'a> BatchSwitch<'a> {
     fn switch_itself(&self) -> &Switch {
         self.spanning.switch()
     }
@@ -224,11 +224,7 @@ impl BatchSwitch<'_> {
         let Some(sight) = FrameView::new(frame.data()) else {
             return self.drop_frame(frame, self.port, Cause::TooShort, cx);
         };
-        let mut audience = Audience::All;
-        if many == FloodKind::Multicast && self.view.snoops() {
-            self.snoop_membership(&sight, entered);
-            audience = self.groups.find_audience(self.view, &sight, entered);
-        }
+        let audience = self.find_audience(&sight, entered, many);
         let many = Some(many).filter(|_| audience == Audience::All);
         let mut last: Option<(u16, EgressRewrite)> = None;
         for to in (0..self.view.len() as u16).filter(|to| audience.contains_port(self.view, *to)) {
@@ -252,6 +248,15 @@ impl BatchSwitch<'_> {
             None if matches!(audience, Audience::Routers(_)) => cx.discard(frame, DropReason::Consumed),
             None => self.drop_frame(frame, self.port, Cause::Nowhere, cx),
         }
+    }
+
+    /// The ports that get a flooded frame, whose membership messages are snooped.
+    fn find_audience(&mut self, sight: &FrameView<'_>, entered: &Ingress, many: FloodKind) -> Audience<'a> {
+        if many != FloodKind::Multicast || !self.view.snoops() {
+            return Audience::All;
+        }
+        self.snoop_membership(sight, entered);
+        self.groups.find_audience(self.view, sight, entered)
     }
 
     /// The MAC table entry of an address, unless it has expired.
