@@ -320,20 +320,20 @@ fn is_for_tc(frame: &[u8]) -> bool {
 }
 
 /// Compares with the validation of headers that elements share: only packets that pass it are sent, and those
-/// that are malformed don't pass it.
+/// that are malformed don't pass it, or don't fill their frame.
 fn assert_validated(decision: &ForwardDecision, frame: &[u8]) {
     let at = if frame.get(12..14) == Some(&[0x81, 0]) { 16 } else { 12 };
     let Some((ether_type, packet)) = frame.get(at..).and_then(|rest| rest.split_first_chunk()) else {
         return;
     };
-    let is_valid = match ether_type {
-        [0x08, 0x00] => Ipv4::validate(packet).is_ok(),
-        [0x86, 0xdd] => Ipv6::validate(packet).is_ok(),
+    let valid = match ether_type {
+        [0x08, 0x00] => Ipv4::validate(packet).map(|ip| usize::from(ip.total_length())),
+        [0x86, 0xdd] => Ipv6::validate(packet).map(|ip| 40 + usize::from(ip.payload_length())),
         _ => return,
     };
     match decision {
-        ForwardDecision::Send { .. } => assert!(is_valid, "{frame:02x?}"),
-        ForwardDecision::Kernel(Reason::Malformed) => assert!(!is_valid, "{frame:02x?}"),
+        ForwardDecision::Send { .. } => assert!(valid.is_ok(), "{frame:02x?}"),
+        ForwardDecision::Kernel(Reason::Malformed) => assert_ne!(valid, Ok(packet.len()), "{frame:02x?}"),
         ForwardDecision::Kernel(_) => {}
     }
 }
