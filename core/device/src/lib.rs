@@ -57,6 +57,8 @@ pub mod privsep;
 #[forbid(unsafe_code)]
 mod probe;
 #[forbid(unsafe_code)]
+mod psample;
+#[forbid(unsafe_code)]
 mod queue;
 #[forbid(unsafe_code)]
 mod settings;
@@ -97,6 +99,7 @@ pub use owner::{PeerCredentials, PortClaim};
 pub use pcap::{LinkType, PcapOptions, PcapReader, PcapWriter, Record};
 pub use ports::{Port, PortSpec, PortState, Ports, QueueHandle, RxHandle, TxHandle};
 pub use probe::{NoProbe, ProbeError, ProbeFailure, ProbeKind, Prober};
+pub use psample::{FrameSample, SAMPLE_BYTES, SampleGroup, SampleSender};
 pub use queue::{RxCounters, RxQueue, TxCounters, TxQueue};
 pub use settings::{Hide, InvalidMethod, Method, RxSettings, TxSettings};
 pub use sockets::{FrameSocket, try_frame_socket};

@@ -1,4 +1,6 @@
-//! Questions to families of generic netlink.
+//! Questions to families of generic netlink, and messages to their groups.
+use crate::attributes::Attributes;
+use crate::build;
 use crate::refusal::refusal;
 use crate::socket::connect;
 use netlink_packet_core::{
@@ -6,7 +8,7 @@ use netlink_packet_core::{
     NlasIterator, Parseable, ParseableParametrized,
 };
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
-use netlink_sys::{Socket, protocols::NETLINK_GENERIC};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 use std::io;
 
 /// The controller of families, which is a family itself (linux/genetlink.h).
@@ -14,6 +16,12 @@ const CONTROLLER: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
+const GROUPS: u16 = 7;
+/// Of an entry of these.
+const GROUP_NAME: u16 = 1;
+const GROUP_ID: u16 = 2;
+/// Groups that a message can be sent to: they are bits of `nl_groups` (netlink(7)).
+const MOST_GROUPS: u32 = 32;
 /// Without the flags that an attribute's kind may have (linux/netlink.h).
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
@@ -23,6 +31,52 @@ pub fn query_family(name: &str, command: u8, kind: u16, value: &[u8]) -> io::Res
     let socket = connect(NETLINK_GENERIC)?;
     let family = family(&socket, name)?;
     query(&socket, Message::asking(command, kind, value), family)
+}
+
+/// A group of a family, by the numbers that the kernel has given both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    family: u16,
+    number: u32,
+}
+
+impl Group {
+    /// Asks the kernel. [`io::ErrorKind::NotFound`] if it lacks the family or the group,
+    /// [`io::ErrorKind::Unsupported`] if nobody can send to the group, as its number is beyond 32.
+    pub fn find(family: &str, group: &str) -> io::Result<Group> {
+        let answer = describe(&connect(NETLINK_GENERIC)?, family)?;
+        let family = said_family(&answer).ok_or(io::ErrorKind::InvalidData)?;
+        let number = said_group(&answer, group).ok_or(io::ErrorKind::NotFound)?;
+        match number {
+            1..=MOST_GROUPS => Ok(Group { family, number }),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// Sends messages of a family to those who listen to a group, as the kernel does. The kernel takes them from
+/// who has CAP_NET_ADMIN.
+pub struct GroupSender {
+    socket: Socket,
+    group: Group,
+}
+
+impl GroupSender {
+    /// Opens a socket, which never blocks.
+    pub fn open(group: Group) -> io::Result<GroupSender> {
+        let mut socket = Socket::new(NETLINK_GENERIC)?;
+        socket.set_non_blocking(true)?;
+        socket.bind_auto()?;
+        Ok(GroupSender { socket, group })
+    }
+
+    /// Sends a message; those who are too slow lose it, and nobody else may listen, either.
+    pub fn send(&self, command: u8, attributes: &[Vec<u8>]) -> io::Result<()> {
+        // Without NLM_F_REQUEST the kernel, which gets it too, doesn't answer.
+        let bytes = build::message(self.group.family, 0, &[command, 1, 0, 0], attributes);
+        let to = SocketAddr::new(0, 1 << (self.group.number - 1));
+        self.socket.send_to(&bytes, &to, 0).map(drop)
+    }
 }
 
 /// A message of any family. Attributes are parsed only on access: they can be nested, and all nested lengths
@@ -64,13 +118,29 @@ impl ParseableParametrized<[u8], GenlHeader> for Message {
 
 /// The number that the kernel has given the family.
 fn family(socket: &Socket, name: &str) -> io::Result<u16> {
+    said_family(&describe(socket, name)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// What the controller says of a family.
+fn describe(socket: &Socket, name: &str) -> io::Result<Message> {
     let name = [name.as_bytes(), &[0]].concat();
-    let answer = query(socket, Message::asking(GET_FAMILY, FAMILY_NAME, &name), CONTROLLER)?;
-    said_family(&answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    query(socket, Message::asking(GET_FAMILY, FAMILY_NAME, &name), CONTROLLER)
 }
 
 fn said_family(answer: &Message) -> Option<u16> {
     answer.value(FAMILY_ID).map(u16::from_ne_bytes)
+}
+
+/// The number of a group, by its name.
+fn said_group(answer: &Message, name: &str) -> Option<u32> {
+    let groups = answer.bytes(GROUPS)?;
+    let is_named = |entry: &Attributes<'_>| {
+        let found = entry.clone().find_value(GROUP_NAME);
+        found.and_then(|found| found.strip_suffix(&[0])).is_some_and(|found| found == name.as_bytes())
+    };
+    let mut entries = Attributes::new(&groups).map(|(_, entry)| Attributes::new(entry));
+    let number = entries.find(is_named)?.find_value(GROUP_ID)?;
+    Some(u32::from_ne_bytes(number.try_into().ok()?))
 }
 
 impl Message {
@@ -125,7 +195,7 @@ pub fn read(answer: &[u8]) -> io::Result<Message> {
 #[doc(hidden)]
 pub fn survive(bytes: &[u8]) {
     if let Ok(answer) = read(bytes) {
-        let _ = said_family(&answer);
+        let _ = (said_family(&answer), said_group(&answer, "packets"));
     }
 }
 
@@ -158,6 +228,16 @@ mod tests {
         assert_eq!(said_family(&read(&answer(&[&groups, &number])).unwrap()), Some(33));
         assert_eq!(said_family(&read(&answer(&[&long])).unwrap()), None, "of another length");
         assert_eq!(said_family(&read(&answer(&[&groups])).unwrap()), None);
+        let group = |number: u16, name: &str, id: &[u8]| {
+            let name = attribute(GROUP_NAME, &[name.as_bytes(), &[0]].concat());
+            attribute(number, &[name, attribute(GROUP_ID, id)].concat())
+        };
+        let groups = [group(1, "config", &[5, 0, 0, 0]), group(2, "packets", &[6, 0, 0, 0])].concat();
+        let groups = attribute(GROUPS, &groups);
+        let found = read(&answer(&[&number, &groups])).unwrap();
+        assert_eq!((said_group(&found, "packets"), said_group(&found, "packet")), (Some(6), None));
+        let short = attribute(GROUPS, &group(1, "packets", &[6, 0]));
+        assert_eq!(said_group(&read(&answer(&[&short])).unwrap(), "packets"), None);
         let whole = answer(&[&groups, &number]);
         (0..whole.len()).for_each(|len| survive(&whole[..len]));
     }

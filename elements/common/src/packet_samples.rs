@@ -5,6 +5,7 @@
 //! samples are lost and counted. A worker that takes no samples does one load for each batch.
 use crate::flow_export::End;
 use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -17,6 +18,37 @@ pub const CAPACITY: usize = 65_536;
 const MOST_KEPT: usize = 1024;
 /// Where a TCP header has its flags.
 const TCP_FLAGS: usize = 13;
+
+/// Bytes of a frame that a sample keeps, at most.
+const KEPT: usize = 128;
+
+/// The first bytes of a frame, from the link header on, and its length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FrameStart {
+    pub length: u32,
+    kept: u8,
+    bytes: [u8; KEPT],
+}
+
+impl FrameStart {
+    /// `frame` may be the first part of a frame of that length.
+    pub fn new(frame: &[u8], length: u32) -> FrameStart {
+        let kept = frame.len().min(KEPT);
+        let mut bytes = [0; KEPT];
+        bytes[..kept].copy_from_slice(&frame[..kept]);
+        FrameStart { length, kept: kept as u8, bytes }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.kept.into()]
+    }
+}
+
+impl fmt::Debug for FrameStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x?} of {}", self.bytes(), self.length)
+    }
+}
 
 /// A packet that was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +67,19 @@ pub struct SampledPacket {
     pub egress: u32,
     /// When it was sampled, since 1970.
     pub time: Duration,
+    /// The frame that it came in.
+    pub frame: FrameStart,
 }
 
 impl SampledPacket {
     /// Reads the first bytes of a packet, from the IP header on; None without one. The rest may be missing.
-    pub fn parse(packet: &[u8], time: Duration) -> Option<SampledPacket> {
+    /// `frame` is what it came in.
+    pub fn parse(packet: &[u8], frame: FrameStart, time: Duration) -> Option<SampledPacket> {
+        let parsed = Self::parse_headers(packet, time)?;
+        Some(SampledPacket { frame, ..parsed })
+    }
+
+    fn parse_headers(packet: &[u8], time: Duration) -> Option<SampledPacket> {
         match packet.first()? >> 4 {
             4 => {
                 let ip = Ipv4::new(packet).ok()?;
@@ -94,6 +134,7 @@ impl SampledPacket {
             ingress: 0,
             egress: 0,
             time,
+            frame: FrameStart::new(&[], 0),
         }
     }
 }
@@ -233,7 +274,15 @@ mod tests {
     use artery_wire::build::{ip4, ip6};
 
     fn parsed(bytes: &[u8]) -> Option<SampledPacket> {
-        SampledPacket::parse(bytes, Duration::ZERO)
+        SampledPacket::parse(bytes, FrameStart::new(bytes, 1514), Duration::ZERO)
+    }
+
+    #[test]
+    fn a_frame_keeps_its_first_bytes() {
+        let frame: Vec<u8> = (0..200).collect();
+        let start = FrameStart::new(&frame, 1514);
+        assert_eq!((start.bytes(), start.length), (&frame[..KEPT], 1514));
+        assert_eq!(FrameStart::new(&frame[..20], 20).bytes(), &frame[..20]);
     }
 
     #[test]

@@ -27,8 +27,9 @@ received them as paint annotation. It leads to the same input of ROUTER, the slo
 - packets that would leave by the port they came by, unless that has REDIRECTS off, or the whole batch has
   destination annotations
 
-With `--ipfix ADDR,sample=N` one of N frames that come here is exported to a collector, as it arrived, with
-the interfaces of both ports; frames with a destination annotation are not.
+With `--ipfix ADDR,sample=N` one of N frames that come here is exported to a collector, with `--psample N` to
+the kernel's PSAMPLE group, as it arrived, with the interfaces of both ports; frames with a destination
+annotation are not.
 
 Frames of a port that is monitored (see FromDevice) end here at l2, once they were checked, and at l3, once
 all was decided and done.",

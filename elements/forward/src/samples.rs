@@ -1,7 +1,7 @@
 //! Samples of the frames that an element forwards, with the interfaces of their ports.
 use crate::fast_path::LINK;
 use crate::shared::SharedRouter;
-use artery_common::packet_samples::{PacketSamples, SampledPacket, Sampler};
+use artery_common::packet_samples::{FrameStart, PacketSamples, SampledPacket, Sampler};
 use artery_device::Interface;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,8 @@ impl PortSampler {
             let number =
                 |port: Option<usize>| port.and_then(|port| interfaces.get(port)).copied().unwrap_or(0);
             let (bytes, came_by, leaves_by) = frame(place)?;
-            let packet = SampledPacket::parse(bytes.get(LINK..)?, now)?;
+            let frame = FrameStart::new(bytes, bytes.len() as u32);
+            let packet = SampledPacket::parse(bytes.get(LINK..)?, frame, now)?;
             Some(SampledPacket { ingress: number(Some(came_by)), egress: number(leaves_by), ..packet })
         });
     }

@@ -27,6 +27,7 @@ use crate::metrics::MetricsAddress;
 use crate::options::ControlOptions;
 use crate::options::values::seconds;
 use crate::output::{LogFormat, print_stdout};
+use crate::psample::PsampleSettings;
 use crate::signals::EarlyHangup;
 use anyhow::Context as _;
 use artery_adopt::Established;
@@ -120,6 +121,10 @@ pub(crate) struct AdoptOptions {
     /// sample=N, which has to be given, source=ADDR and domain=N (0)
     #[arg(long, value_name = "ADDR[:PORT],sample=N[,KEY=VALUE]...", conflicts_with = "dry_run")]
     ipfix: Option<IpfixSettings>,
+    /// Send one of N forwarded packets to the kernel's PSAMPLE group, where sFlow agents such as hsflowd
+    /// read; group=G numbers it (1)
+    #[arg(long, value_name = "N[,group=G]", conflicts_with = "dry_run")]
+    psample: Option<PsampleSettings>,
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, conflicts_with = "dry_run")]
     pub(crate) log: LogFormat,

@@ -1,6 +1,7 @@
 //! The personality `click`: its options, its messages, its order of events.
 use crate::config_input::ConfigInput;
 use crate::control_socket::{ControlSettings, PortRequest, TcpWrites};
+use crate::export::ExportSettings;
 use crate::load::Reading;
 use crate::options::values::check_processor;
 use crate::output::{Output, print_stderr, print_stdout};
@@ -67,7 +68,7 @@ fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
         time: false,
         control: ControlSettings { tcp: TcpWrites::Open, ..ControlSettings::default() },
         metrics: Vec::new(),
-        ipfix: None,
+        exports: ExportSettings::default(),
         allow_replace: false,
         // Scripts written for Click work without a sandbox.
         sandbox: Sandbox::default(),

@@ -1,16 +1,15 @@
-//! Export of flows by IPFIX over UDP (RFC 7011): where to, and the thread that sends what workers have
-//! recorded.
+//! Export of flows and samples by IPFIX over UDP (RFC 7011).
 //!
 //! The socket is opened before the router gives up its rights. Where the collector is missing or can't be
 //! reached, records are lost and nothing else: neither the workers nor the thread ever wait.
 mod message;
 
 use crate::metrics::{Exposition, Kind};
-use crate::options::values::{address_with_port, seconds};
+use crate::options::values::{address_with_port, sampling_interval, seconds};
 use crate::output::Output;
 use anyhow::Context as _;
 use artery_common::flow_export::FlowExport;
-use artery_common::packet_samples::PacketSamples;
+use artery_common::packet_samples::{PacketSamples, SampledPacket};
 use artery_device::system_message;
 use artery_engine::Resources;
 use message::{Head, Message};
@@ -19,24 +18,17 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The port of IPFIX at IANA.
 const PORT: u16 = 4739;
-/// How often records are sent.
-const PERIOD: Duration = Duration::from_millis(250);
 /// How often templates are sent again, since a collector may have missed them or been restarted.
 const TEMPLATES: Duration = Duration::from_secs(30);
 /// After what time a flow that goes on is recorded, and bounds of what may be asked for.
 const ACTIVE: Duration = Duration::from_secs(60);
 const LEAST_ACTIVE: Duration = Duration::from_secs(1);
 const MOST_ACTIVE: Duration = Duration::from_secs(86_400);
-
-/// Most packets of which one is sampled.
-const MOST_INTERVAL: u32 = 16_777_216;
 
 /// Where flows are exported to, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +81,7 @@ impl FromStr for IpfixSettings {
                         .map_err(|_| format!("domain={value}: write a number below 4294967296"))?;
                 }
                 "active" => settings.active = active_time(value)?,
-                "sample" => settings.sample = Some(sampling_interval(value)?),
+                "sample" => settings.sample = Some(sampling_interval("sample=", value)?),
                 _ => {
                     return Err(format!(
                         "unknown '{part}'; behind the collector may stand source=, domain=, active=, sample="
@@ -108,15 +100,6 @@ fn wrong_source(value: &str) -> String {
 fn active_time(value: &str) -> Result<Duration, String> {
     let time = seconds(value).ok().filter(|time| (LEAST_ACTIVE..=MOST_ACTIVE).contains(time));
     time.ok_or_else(|| format!("active={value}: write a time from 1s to 1day, such as 60 (seconds)"))
-}
-
-fn sampling_interval(value: &str) -> Result<u32, String> {
-    let interval = value.parse().ok().filter(|interval| (1..=MOST_INTERVAL).contains(interval));
-    interval.ok_or_else(|| {
-        format!(
-            "sample={value}: write of how many packets one is sampled, 1 to {MOST_INTERVAL}, such as 1000"
-        )
-    })
 }
 
 /// An exporter that does not send yet.
@@ -151,16 +134,14 @@ impl Exporter {
         Ok(Exporter { socket, settings: settings.clone(), counts: Arc::default() })
     }
 
-    /// Has the workers record flows, and sends them from now on.
-    pub(crate) fn start(self, resources: &Resources, voice: Output) -> anyhow::Result<Export> {
+    /// Has the workers record flows from now on.
+    pub(crate) fn start(self, resources: &Resources, voice: Output) -> MessageSender {
         let export = resources.get::<FlowExport>();
         export.turn_on(self.settings.active);
-        let samples = resources.get::<PacketSamples>();
-        samples.turn_on(self.settings.sample.unwrap_or(0));
         let running = resources.get::<Running>();
         *running.0.lock().unwrap_or_else(|e| e.into_inner()) = Arc::downgrade(&self.counts);
-        let (end, ends) = mpsc::channel::<()>();
-        let mut sender = MessageSender {
+        let samples = resources.get::<PacketSamples>();
+        MessageSender {
             exporter: self,
             export,
             samples,
@@ -168,17 +149,7 @@ impl Exporter {
             sequence: 0,
             templates_sent: None,
             has_failed: false,
-        };
-        let thread = std::thread::Builder::new().name("ipfix".into()).spawn(move || {
-            while ends.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                sender.send_records();
-            }
-            sender.send_records();
-        });
-        Ok(Export {
-            end: Some(end),
-            thread: Some(thread.context("can't start a thread that exports flows")?),
-        })
+        }
     }
 }
 
@@ -195,20 +166,8 @@ fn bind_freely(from: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// An export that goes on until it is dropped; what is recorded by then is sent.
-pub(crate) struct Export {
-    end: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Export {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        self.thread.take().map(JoinHandle::join);
-    }
-}
-
-struct MessageSender {
+/// Sends what workers have recorded.
+pub(crate) struct MessageSender {
     exporter: Exporter,
     export: Arc<FlowExport>,
     samples: Arc<PacketSamples>,
@@ -222,8 +181,9 @@ struct MessageSender {
 }
 
 impl MessageSender {
-    /// Sends the records that wait, and templates where it is time for them.
-    fn send_records(&mut self) {
+    /// Sends the flows that wait and these samples, if samples are to be exported, and templates where it is
+    /// time for them.
+    pub(crate) fn send_records(&mut self, samples: &[SampledPacket]) {
         let mut message = Message::new();
         if self.templates_sent.is_none_or(|sent| sent.elapsed() >= TEMPLATES) {
             message.write_templates(self.lost_records(), self.exporter.settings.sample);
@@ -232,8 +192,9 @@ impl MessageSender {
         for flow in self.export.take_records() {
             self.add_record(&mut message, |message| message.add_flow(&flow));
         }
-        for packet in self.samples.drain_samples() {
-            self.add_record(&mut message, |message| message.add_sample(&packet));
+        let exported = if self.exporter.settings.sample.is_some() { samples } else { &[] };
+        for packet in exported {
+            self.add_record(&mut message, |message| message.add_sample(packet));
         }
         if !message.is_empty() {
             self.send_message(message);
@@ -365,13 +326,14 @@ mod tests {
         let settings = IpfixSettings::to(collector.local_addr().unwrap());
         let exporter = Exporter::open(&settings).unwrap();
         let resources = Resources::default();
-        let export = exporter.start(&resources, Output::for_terminal()).unwrap();
+        let mut sender = exporter.start(&resources, Output::for_terminal());
         let queue = resources.get::<FlowExport>();
         assert_eq!(queue.active_timeout(), Some(ACTIVE));
         let mut records = FlowRecords::default();
         (0..40).for_each(|_| records.push(message::tests::flow(false, false), &queue));
         records.flush(&queue, Duration::ZERO);
-        drop(export);
+        sender.send_records(&[]);
+        drop(sender);
         let mut received = Vec::new();
         let mut buffer = [0; 2000];
         collector.set_nonblocking(true).unwrap();

@@ -18,6 +18,7 @@ mod devices;
 mod doctor;
 mod elements;
 mod explain;
+mod export;
 mod flow;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod forged;
@@ -33,6 +34,7 @@ mod notify;
 mod options;
 mod output;
 mod pfctl;
+mod psample;
 mod release;
 mod reload;
 mod replace;

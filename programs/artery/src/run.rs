@@ -6,8 +6,8 @@ pub(crate) use options::RunOptions;
 use crate::ask::print_handlers;
 use crate::classes::classes;
 use crate::control_socket::{Control, Listeners, Service};
+use crate::export::Exporter;
 use crate::host_commands::Commands;
-use crate::ipfix::Exporter;
 use crate::load::load;
 use crate::metrics::{self, Http, of_router};
 use crate::notify::{Notifier, start_watchdog};
@@ -110,7 +110,7 @@ fn prepare(job: &RunJob) -> anyhow::Result<Option<Prepared>> {
     let mut loaded = load(&job.input.name(), &text, &job.reading);
     let listeners = if loaded.has_errors() { Sockets::default() } else { Sockets::open(job)? };
     if !loaded.has_errors() {
-        let exporter = job.ipfix.as_ref().map(Exporter::open).transpose()?;
+        let exporter = Exporter::open(&job.exports)?;
         let chatter = match (voice, &job.source) {
             (_, Some(_)) => voice.product_sink(),
             (Output::Json, None) => voice.element_sink(),

@@ -1,7 +1,7 @@
 //! What one run consists of, for all commands that start one.
 use crate::config_input::ConfigInput;
 use crate::control_socket::ControlSettings;
-use crate::ipfix::IpfixSettings;
+use crate::export::ExportSettings;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
 use crate::output::Output;
@@ -32,8 +32,8 @@ pub(crate) struct RunJob {
     pub(crate) control: ControlSettings,
     /// Where metrics are served.
     pub(crate) metrics: Vec<MetricsAddress>,
-    /// Where flows are exported to.
-    pub(crate) ipfix: Option<IpfixSettings>,
+    /// Where flows and samples are exported to.
+    pub(crate) exports: ExportSettings,
     pub(crate) allow_replace: bool,
     pub(crate) sandbox: Sandbox,
     /// How often to show counters.

@@ -25,6 +25,8 @@ pub(crate) enum Request {
     PingSocket {
         v6: bool,
     },
+    /// A socket whose messages are samples for the kernel's group of PSAMPLE.
+    SampleGroup,
     /// A TCP socket that listens, for ports below 1024.
     Listen {
         address: SocketAddr,

@@ -5,6 +5,7 @@ use super::policy::{AllowedOpen, FilePolicy, InterfacePolicy};
 use super::{HelperLimits, OWNER, attachments};
 use crate::af_packet::make_packet_socket;
 use crate::host_port::HostPortKeeper;
+use crate::psample::serve_samples;
 use crate::{DeviceError, HostPortState, HostRouteChange, HostRoutes, Interface, TapSettings, tap, xdp};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::getppid;
@@ -13,6 +14,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::thread::JoinHandle;
 
 /// Serves the router that started this process, until it ends: `socket` is what [`start`](super::start) gave
 /// `spawn`. `confine` is called once, before the first request is read.
@@ -37,12 +39,14 @@ pub(super) struct Server {
     interfaces: InterfacePolicy,
     /// What keeps the host's side of ports, by the number of the interface.
     host_ports: HashMap<u32, HostPortKeeper>,
+    /// The thread that sends samples.
+    samples: Option<JoinHandle<()>>,
 }
 
 impl Server {
     pub(super) fn new(mut limits: HelperLimits) -> Server {
         let interfaces = InterfacePolicy::new(std::mem::take(&mut limits.new_ports));
-        Server { files: FilePolicy::new(limits), interfaces, host_ports: HashMap::new() }
+        Server { files: FilePolicy::new(limits), interfaces, host_ports: HashMap::new(), samples: None }
     }
 
     /// Answers until the router closes the connection, or sends anything but a request.
@@ -58,6 +62,7 @@ impl Server {
             Request::PacketSocket { name, buffer } => answer(channel, make_packet_socket(&name, buffer)),
             Request::XdpSocket { name, busy_poll } => answer(channel, xdp::make_socket(&name, busy_poll)),
             Request::PingSocket { v6 } => answer(channel, ping_socket(v6)),
+            Request::SampleGroup => answer(channel, self.sample_socket()),
             Request::Listen { address } => answer(channel, self.listen(address)),
             Request::OpenFile { path, mode } => match self.files.allow(&path, mode) {
                 Ok(opening) if opening.may_wait() => open_later(channel, opening),
@@ -119,6 +124,18 @@ impl Server {
             true => Ok(TcpListener::bind(address)?.into()),
             false => Err(FileRefusal::Outside),
         }
+    }
+
+    /// A socket whose messages go to the group of PSAMPLE: one at a time, since each takes a thread.
+    fn sample_socket(&mut self) -> Result<OwnedFd, DeviceError> {
+        let name = "PSAMPLE";
+        if self.samples.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Err(DeviceError::Refused { name: name.into(), why: "it is in use".into() });
+        }
+        let failed = |e: io::Error| DeviceError::from_io(name, "opening a socket", CAPABILITY, &e);
+        let (own, theirs) = Channel::pair().map_err(failed)?;
+        self.samples = Some(serve_samples(own.into_socket())?);
+        Ok(theirs)
     }
 
     fn tap_queue(&mut self, channel: &Channel, name: &str, settings: &TapSettings) -> io::Result<()> {

@@ -42,8 +42,9 @@ const FORWARDING: [&str; 21] = [
 const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
-/// Tests with VRFs, bonds and bridges, or with something beside an adopted port.
-const BESIDE: [&str; 12] = [
+/// Tests with VRFs, bonds and bridges, with something beside an adopted port, and with what the usual kernel
+/// lacks.
+const BESIDE: [&str; 14] = [
     "adopt-vrf",
     "adopt-vrf-xdp",
     "adopt-bond",
@@ -56,6 +57,8 @@ const BESIDE: [&str; 12] = [
     "adopt-bridge",
     "beside-flowtable",
     "beside-wireguard",
+    "psample-router",
+    "psample-adopt",
 ];
 /// What runs at every change.
 const SLICE: [&str; 7] = ["programs", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "up"];
@@ -133,12 +136,13 @@ impl Plan {
 /// The environment variable that names the program with the unit tests of artery-adopt.
 const TESTS: &str = "ARTERY_ADOPT_TESTS";
 
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("guest/rows/lib.sh"),
     include_str!("guest/rows/adopt.sh"),
     include_str!("guest/rows/router.sh"),
     include_str!("guest/rows/switch.sh"),
     include_str!("guest/rows/neighbors.sh"),
+    include_str!("guest/rows/samples.sh"),
     include_str!("guest/rows/vrfs.sh"),
 ];
 

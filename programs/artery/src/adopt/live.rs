@@ -10,7 +10,7 @@ use super::samples::SampleExport;
 use super::status::Status;
 use super::{AdoptOptions, Path as Wanted, notes_on_xdp, refusal};
 use crate::control_socket::{Control, ControlSettings, Listeners, Names, Question, Questions};
-use crate::ipfix::Exporter;
+use crate::export::{ExportSettings, Exporter};
 use crate::metrics::{self, Http};
 use crate::notify::Notifier;
 use crate::options::default_socket;
@@ -55,7 +55,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     let settings = options.control.settings(Vec::new());
     let control = control_sockets(options.socket.as_deref(), &settings, voice)?;
     let metrics = metrics::listen(&options.metrics)?;
-    let exporter = options.ipfix.as_ref().map(Exporter::open).transpose()?;
+    let exports = ExportSettings { ipfix: options.ipfix.clone(), psample: options.psample };
+    let exporter = Exporter::open(&exports)?;
     let choice = Choice::of(&facts, options.path);
     // The program of the port that carries a VLAN forwards for it.
     let (facts, carried): (Vec<Facts>, Vec<Facts>) =
@@ -70,7 +71,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         }
         None => open(&facts, &choice, options, voice)?,
     };
-    if let Some(interval) = options.ipfix.as_ref().and_then(|ipfix| ipfix.sample) {
+    if let Some(interval) = exports.interval()? {
         let begun = session.accelerator_mut().begin_sampling(interval);
         begun.map_err(|error| anyhow!("packets can't be sampled: {}", refusal(&error, options.verbose)))?;
     }

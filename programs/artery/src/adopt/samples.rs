@@ -1,11 +1,11 @@
-//! Samples of forwarded frames, which programs copy and a collector gets by IPFIX.
+//! Samples of forwarded frames, which programs copy, for a collector and the kernel's PSAMPLE group.
 use super::capture::monotonic_epoch;
-use crate::ipfix::{self, Export, Exporter};
+use crate::export::{self, Export, Exporter};
 use crate::metrics::Exposition;
 use crate::output::Output;
 use artery_adopt::Session;
 use artery_adopt::fast::{CaptureVerdict, Captured};
-use artery_common::packet_samples::{PacketSamples, SampledPacket};
+use artery_common::packet_samples::{FrameStart, PacketSamples, SampledPacket};
 use artery_engine::Resources;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,14 +59,16 @@ impl SampleExport {
     /// The metrics of the export, as the router has them.
     pub(super) fn metrics(&self) -> String {
         let mut text = Exposition::default();
-        ipfix::write_metrics(&self.resources, &mut text);
+        export::write_metrics(&self.resources, &mut text);
         text.into_text()
     }
 }
 
 /// The sample that a frame is, with the indexes of interfaces by the numbers of ports.
 fn sampled(frame: &Captured, links: &BTreeMap<u32, u32>, epoch: u64) -> Option<SampledPacket> {
-    let packet = SampledPacket::parse(ip_packet(&frame.bytes)?, Duration::from_nanos(epoch + frame.time))?;
+    let (start, time) =
+        (FrameStart::new(&frame.bytes, frame.length), Duration::from_nanos(epoch + frame.time));
+    let packet = SampledPacket::parse(ip_packet(&frame.bytes)?, start, time)?;
     let link = |port: u32| links.get(&port).copied().unwrap_or(0);
     let egress = match frame.verdict {
         CaptureVerdict::Forwarded(port) => link(port),
@@ -105,7 +107,9 @@ mod tests {
         assert_eq!((untagged.ingress, untagged.egress, untagged.time.as_nanos()), (11, 12, 1005));
         assert_eq!((untagged.ends[1].1, untagged.bytes), (53, 28));
         bytes.splice(12..12, [0x81, 0, 0, 7]);
-        assert_eq!(sampled(&captured(&bytes), &links, 1000), Some(untagged));
+        let tagged = sampled(&captured(&bytes), &links, 1000).unwrap();
+        assert_eq!((tagged.frame.bytes(), tagged.frame.length as usize), (&bytes[..], bytes.len()));
+        assert_eq!(SampledPacket { frame: untagged.frame, ..tagged }, untagged);
         assert_eq!(sampled(&captured(&bytes[..14]), &links, 1000), None);
     }
 }

@@ -7,6 +7,7 @@ use super::rules::PFLOG;
 use super::verdict::Judged;
 use super::{text, verdict};
 use crate::config_input::ConfigInput;
+use crate::export::ExportSettings;
 use crate::options::values::{device, file_size};
 use crate::options::{ReportOptions, RunningOptions, map_devices, running_job};
 use crate::output::{Output, print_stdout};
@@ -222,6 +223,6 @@ fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> RunJob {
     let commands = plan.shell.into_iter().filter(|_| options.run_commands);
     job.commands = commands.map(|shell| (shell.place.to_string(), shell.text)).collect();
     job.sandbox.listed = Some(options.listed_folder());
-    job.ipfix = plan.ipfix;
+    job.exports = ExportSettings { ipfix: plan.ipfix, psample: None };
     job
 }

@@ -59,6 +59,8 @@ struct Entry {
     number: u64,
     /// Whether it may write; connections that may not never take the place of one.
     trusted: bool,
+    /// Whether a request of it has been answered.
+    served: bool,
     phase: Phase,
     since: Instant,
     stream: Box<dyn Stream>,
@@ -95,7 +97,7 @@ impl Pool {
         }
         let number = self.admitted.fetch_add(1, Relaxed);
         let (phase, since) = (Phase::Waiting, Instant::now());
-        entries.push(Entry { number, trusted, phase, since, stream: duplicate });
+        entries.push(Entry { number, trusted, served: false, phase, since, stream: duplicate });
         drop(entries);
         Ok(Connection { stream, peer, number, pool: self.clone() })
     }
@@ -114,13 +116,14 @@ fn count(entries: &[Entry], trusted: bool) -> usize {
 }
 
 /// Where the connection is that ends for a new one: the one that has been idle for longest. If none has been
-/// idle for long, the first of those that may not write: clients that never pause can't keep the others out.
-/// None that is answered.
+/// idle for long, the first of those that may not write, one that was served before one that was not: clients
+/// that never pause can't keep the others out. None that is being answered.
 fn makes_room(entries: &[Entry], trusted: bool) -> Option<usize> {
     let may_end = |e: &Entry| e.trusted == trusted && e.phase != Phase::Answering;
     let all = || (0..entries.len()).filter(|at| may_end(&entries[*at]));
     let idle = all().filter(|at| entries[*at].since.elapsed() >= LEAST_IDLE);
-    let first = || if trusted { None } else { all().min_by_key(|at| entries[*at].number) };
+    let first =
+        || if trusted { None } else { all().min_by_key(|at| (!entries[*at].served, entries[*at].number)) };
     idle.min_by_key(|at| entries[*at].since).or_else(first)
 }
 
@@ -166,6 +169,7 @@ impl Connection {
         let entry = entries.iter_mut().find(|entry| entry.number == self.number);
         let entry = entry.ok_or(ErrorKind::ConnectionAborted)?;
         // A client that sends a request byte by byte stays in the waiting phase.
+        entry.served |= phase == Phase::Answering;
         if entry.phase != phase {
             (entry.phase, entry.since) = (phase, Instant::now());
         }
@@ -292,9 +296,18 @@ mod tests {
         };
         assert!(goes_on(0), "it gave the token");
         assert!(!goes_on(1), "the first of the others made room");
+        let last = all.len() - 1;
+        all[last].1.as_mut().ok().unwrap().answer(|| ()).unwrap();
+        all[last].1.as_mut().ok().unwrap().write(b"x", soon).unwrap();
+        all.push(pair_of(&pool, Peer::Tcp));
+        let is_there = |number: u64| pool.entries().iter().any(|entry| entry.number == number);
+        assert!(
+            !is_there(last as u64) && is_there(last as u64 - 1),
+            "one that was served is the first to make room"
+        );
         // Those that gave the token are limited, too.
-        let last = all.len() - MAX_CONNECTIONS;
-        all[last..].iter().for_each(|(_, connection)| connection.as_ref().ok().unwrap().trust());
+        let recent = all.len() - MAX_CONNECTIONS;
+        all[recent..].iter().for_each(|(_, connection)| connection.as_ref().ok().unwrap().trust());
         assert_eq!(count(&pool.entries(), true), MAX_CONNECTIONS);
     }
 

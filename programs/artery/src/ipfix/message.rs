@@ -384,6 +384,7 @@ impl Message {
 pub(super) mod tests {
     use super::*;
     use artery_common::flow_export::FlowEndReason;
+    use artery_common::packet_samples::FrameStart;
     use artery_wire::IpProtocol;
 
     pub(crate) fn flow(is_v6: bool, is_nat: bool) -> ExportedFlow {
@@ -500,6 +501,7 @@ pub(super) mod tests {
             ingress: 5,
             egress: 6,
             time: Duration::from_millis(1_700_000_009_456),
+            frame: FrameStart::new(&[], 1514),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What of a running router is measured: its ports, and packets and drops by element.
 use super::exposition::{Exposition, Kind};
-use crate::ipfix;
+use crate::export;
 use crate::netstat;
 use artery_device::DELAY_BOUNDS;
 use artery_engine::graph::Counts;
@@ -23,7 +23,7 @@ pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
     if counts.len() == plan.len() {
         elements(&plan, &counts, &mut text);
     }
-    ipfix::write_metrics(&handle.resources(), &mut text);
+    export::write_metrics(&handle.resources(), &mut text);
     text.single(
         "artery_lost_to_replacement_total",
         Kind::Counter,

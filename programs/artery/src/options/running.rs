@@ -2,6 +2,7 @@
 use super::values::{ALWAYS, Period, awake_time, number, period, processor};
 use super::{ControlOptions, default_socket};
 use crate::config_input::ConfigInput;
+use crate::export::ExportSettings;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
 use crate::output::{LogFormat, Output};
@@ -116,7 +117,7 @@ pub(crate) fn running_job(
         time: false,
         control: running.control.settings(sockets),
         metrics: running.metrics.clone(),
-        ipfix: None,
+        exports: ExportSettings::default(),
         allow_replace: report.allow_replace,
         sandbox: Sandbox { foreseen: vec![pflog], ..Sandbox::new(&report.sandbox) },
         stats: report.stats.map(|period| period.every),

@@ -125,3 +125,16 @@ pub(crate) fn period(text: &str) -> Result<Period, String> {
     }
     Ok(Period { every, has_unit: text.ends_with(|c: char| c.is_ascii_alphabetic()) })
 }
+
+/// Most packets of which one is sampled.
+const MOST_SAMPLED_OF: u32 = 16_777_216;
+
+/// Of how many packets one is sampled. `key` is what stands before the value.
+pub(crate) fn sampling_interval(key: &str, value: &str) -> Result<u32, String> {
+    let interval = value.parse().ok().filter(|interval| (1..=MOST_SAMPLED_OF).contains(interval));
+    interval.ok_or_else(|| {
+        format!(
+            "{key}{value}: write of how many packets one is sampled, 1 to {MOST_SAMPLED_OF}, such as 1000"
+        )
+    })
+}

@@ -19,13 +19,14 @@ const NO_KEYS: [&str; 4] = ["print", "verbose", "no-sandbox", "help"];
 /// and which files it may use.
 pub(super) const BESIDE_A_FILE: [&str; 4] = ["socket", "log", "sandbox", "allow-path"];
 /// Keys that are read when a router starts, and not later.
-const AT_START: [&str; 14] = [
+const AT_START: [&str; 15] = [
     "workers",
     "awake",
     "affinity",
     "socket",
     "metrics",
     "ipfix",
+    "psample",
     "read-group",
     "control-timeout",
     "log",

@@ -2,6 +2,7 @@
 use crate::ipfix::IpfixSettings;
 use crate::options::values::{address_with_port, file_size, seconds};
 use crate::options::{ReportOptions, RunningOptions};
+use crate::psample::PsampleSettings;
 use clap::{ArgAction, Args};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -137,6 +138,10 @@ pub(crate) struct RouterOptions {
     /// reported (60s), and sample=N, which exports one of N forwarded packets as well
     #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
     pub(super) ipfix: Option<IpfixSettings>,
+    /// Send one of N forwarded packets to the kernel's PSAMPLE group, where sFlow agents such as hsflowd
+    /// read; group=G numbers it (1)
+    #[arg(long, value_name = "N[,group=G]")]
+    pub(super) psample: Option<PsampleSettings>,
     #[command(flatten)]
     pub(crate) report: ReportOptions,
     /// Print help

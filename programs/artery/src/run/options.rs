@@ -1,10 +1,12 @@
 //! The options of `artery run`.
 use crate::control_socket::{ControlSettings, PortRequest};
+use crate::export::ExportSettings;
 use crate::ipfix::IpfixSettings;
 use crate::metrics::MetricsAddress;
 use crate::options::values::{ALWAYS, Period, awake_time, device, number, period, processor, seconds};
 use crate::options::{ControlOptions, ReadingOptions, TcpOptions, map_devices, usage_error};
 use crate::output::{LogFormat, Output};
+use crate::psample::PsampleSettings;
 use crate::run_options::RunJob;
 use crate::sandbox::{Sandbox, SandboxOptions};
 use artery_engine::{RouterSettings, Time};
@@ -89,6 +91,10 @@ pub(crate) struct RunOptions {
     /// reported (60s), and sample=N, which exports one of N forwarded packets as well
     #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
     ipfix: Option<IpfixSettings>,
+    /// Send one of N forwarded packets to the kernel's PSAMPLE group, where sFlow agents such as hsflowd
+    /// read; group=G numbers it (1)
+    #[arg(long, value_name = "N[,group=G]")]
+    psample: Option<PsampleSettings>,
     /// In what form messages are written
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log: LogFormat,
@@ -169,7 +175,7 @@ impl RunOptions {
                 ..self.control.settings(self.socket)
             },
             metrics: self.metrics,
-            ipfix: self.ipfix,
+            exports: ExportSettings { ipfix: self.ipfix, psample: self.psample },
             allow_replace: self.allow_replace,
             sandbox: Sandbox::new(&self.sandbox),
             stats: self.stats.map(|period| period.every),

@@ -1,8 +1,9 @@
-//! Files, by Landlock: what the process opens itself. What the configuration names the helper opens.
+//! Files, by Landlock: what the process opens itself. What the configuration names the helper opens. And
+//! signals: it sends none to processes that it did not start.
 use anyhow::Context as _;
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
-    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use std::fmt;
 use std::path::Path;
@@ -73,13 +74,15 @@ pub(super) fn restrict(listed: Option<&Path>) -> anyhow::Result<Restricted> {
     restrict_to(READ.iter().map(|path| (Path::new(path), read)).chain(listed))
 }
 
-/// From now on this thread, and those that it starts, use no files except these and what is in these
-/// folders, each with its own rights.
+/// From now on this thread, and those that it starts, use no files except these and what is in these folders,
+/// each with its own rights, and from Linux 6.12 on send signals to none but themselves and processes that
+/// they start.
 pub(super) fn restrict_to<'p>(
     rules: impl IntoIterator<Item = (&'p Path, BitFlags<AccessFs>)>,
 ) -> anyhow::Result<Restricted> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V5))
+        .and_then(|ruleset| ruleset.scope(Scope::Signal))
         .and_then(Ruleset::create)
         .context("can't make a Landlock ruleset")?;
     // What can be done with a file; the other rights are those to a folder.
@@ -102,6 +105,29 @@ pub(super) fn restrict_to<'p>(
 mod tests {
     use super::*;
     use std::io::ErrorKind;
+
+    #[test]
+    fn processes_of_others_get_no_signals() {
+        let scoped = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).scope(Scope::Signal);
+        if scoped.and_then(Ruleset::create).is_err() {
+            eprintln!("not tested: Landlock of this kernel does not restrict signals (Linux 6.12)");
+            return;
+        }
+        let sleep = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut other = sleep();
+        let id = rustix::process::Pid::from_child(&other);
+        let tried = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            let run = (Path::new("/"), AccessFs::from_all(ABI::V5));
+            assert_ne!(restrict_to([run]).unwrap(), Restricted::Not);
+            let refused = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+            let mut own = sleep();
+            (refused, own.kill().is_ok() && own.wait().is_ok())
+        });
+        assert_eq!(tried.join().unwrap(), (Err(rustix::io::Errno::PERM), true));
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
 
     #[test]
     fn files_that_nobody_needs_are_neither_read_nor_made() {
