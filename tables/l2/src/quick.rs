@@ -33,7 +33,7 @@ impl Target {
     #[inline(always)]
     fn of_header(is_exception: bool, is_ip: bool) -> Target {
         let exception = u16::from(is_exception) * Target::EXCEPTION_BIT;
-        Target(exception | u16::from(!is_ip) * Target::NOT_IP_BIT)
+        Target(exception | (u16::from(!is_ip) * Target::NOT_IP_BIT))
     }
 
     /// Adds what else is known.
