@@ -121,11 +121,12 @@ vm-slice: ## The part of it that CI runs, on two kernels.
 test-arm: ## Tests the crates for every processor as programs for ARM, by QEMU, where they can be built.
 	@scripts/test-arm
 
-lint: ## Formatting, long lines, examples that nothing compiles, circles of files, warnings, and links in the documentation.
+lint: ## Formatting, long lines, examples that nothing compiles, circles of files, the lock file of fuzz, warnings, links.
 	find core tables elements programs lab fuzz examples -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
 	scripts/columns
 	scripts/examples
 	scripts/structure circles --max 3
+	$(CARGO) update --workspace --locked --quiet --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
