@@ -4,7 +4,7 @@ use super::neighbors::{
 use super::shared_table::{NamedTables, SharedTable};
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Phase, Read, StartError, Write,
+    ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Phase, Read, StartError, Write,
 };
 use std::any::Any;
 use std::sync::Arc;
