@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 static ALL: OnceLock<Classes> = OnceLock::new();
 
-/// All classes.
+/// All classes, by which configurations are checked and built.
 pub(crate) fn classes() -> Classes {
     ALL.get().copied().unwrap_or(artery_elements::CLASSES)
 }

@@ -123,7 +123,7 @@ pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Resul
 }
 
 /// Sends `frames` numbered datagrams in four flows, of which nothing but the router can lose any, and does
-/// something again and again meanwhile; it is told how often it was done before.
+/// something again and again meanwhile, with the number of times that it was done before.
 pub fn under_traffic(
     (from, to, address): (&Host, &Host, &str),
     frames: u64,

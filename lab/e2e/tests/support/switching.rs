@@ -19,15 +19,14 @@ pub fn folder_with(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-/// Hosts at 10.0.0.1 and on, each linked by its eth0 to an interface of `s`, eth0 and on, which are down and
-/// have no addresses.
+/// Hosts at 10.0.0.1 and on, each linked by its eth0 to an interface of `s`, which are down and have no
+/// addresses: eth0 and on.
 pub struct SwitchNet<const HOSTS: usize> {
     pub hosts: [Host; HOSTS],
     pub s: Host,
 }
 
-/// Runs a test on such hosts; `s` has `ports` interfaces, and behind the last ones are hosts that nobody
-/// asks.
+/// Runs a test on such hosts; `s` has `ports` interfaces, also to hosts that the test does not use.
 pub fn on_the_net<const HOSTS: usize>(
     label: &str,
     ports: usize,

@@ -178,8 +178,7 @@ impl Exports {
     }
 }
 
-/// Source and destination of a packet of this direction with this key; the ports of a protocol without any
-/// are 0.
+/// Source and destination of a packet of this direction with this key. Protocols without ports have 0.
 fn packet_ends(key: &Key, direction: Direction) -> [(IpAddr, u16); 2] {
     let (addresses, ports) = key.packet_ends(direction);
     let address = |bits: u128| match key.family {
