@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 .PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
-    loom publish-check miri sanitize fuzz soak pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
+    loom publish-check miri sanitize fuzz soak examples pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
     cargo-generate-rpm
 
 CARGO ?= cargo
@@ -99,6 +99,7 @@ test: setup lint ## Runs every check that a change must pass.
 test-long: setup build ## Tests tables with many more random cases, follows a full feed of BGP, runs all cases, looks for undefined behaviour.
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lpm -p artery-l3 -p artery-l2 -p artery-flow
 	ARTERY_LONG=1 $(CARGO) test --release --locked -p artery-lab --test e2e -- adopt_bgp::feed adopt_differential adopt_rule_sets faults cases
+	$(MAKE) --no-print-directory examples
 	scripts/sanitize
 
 # What the rows are tried with: the programs that `make test` has built (built alone they would have other features, and all be
@@ -121,13 +122,18 @@ test-arm: ## Tests the crates for every processor as programs for ARM, by QEMU, 
 	@scripts/test-arm
 
 lint: ## Formatting, long lines, examples that nothing compiles, circles of files, the lock file of fuzz, warnings, links.
-	find core tables elements programs lab fuzz -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
+	find core tables elements programs lab fuzz examples -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
 	scripts/columns
 	scripts/examples
 	scripts/structure circles --max 3
 	$(CARGO) update --workspace --locked --quiet --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+# With the versions that Artery is built with.
+examples: ## Tests the example that is a crate outside the workspace.
+	cp Cargo.lock examples/element/Cargo.lock
+	$(CARGO) test --manifest-path examples/element/Cargo.toml
 
 # artery-lpm, and what it stands on.
 PUBLISHED = -p artery-rcu -p artery-wire -p artery-storage -p artery-lpm

@@ -32,17 +32,22 @@ impl fmt::Display for PortHalf {
 }
 
 /// What is wrong with a pcap file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum PcapDamage {
     /// It does not begin with a pcap magic number.
+    #[error("is not a pcap file (it begins with {0:#010x})")]
     Magic(u32),
     /// It is a pcapng file, which has another format.
+    #[error("is a pcapng file; convert it with 'editcap -F pcap' or 'tcpdump -r … -w …'")]
     PcapNg,
     /// It ends inside the file header.
+    #[error("ends inside its header")]
     HeaderCut,
     /// It ends inside a record's header.
+    #[error("ends inside a record header")]
     RecordHeaderCut,
     /// It ends inside a record's bytes.
+    #[error("ends inside a record: {found} of {expected} bytes are there")]
     RecordCut {
         /// Bytes that the record says it has.
         expected: u32,
@@ -50,31 +55,16 @@ pub enum PcapDamage {
         found: u32,
     },
     /// A record says that it is longer than any packet.
+    #[error("has a record of {0} bytes, which no packet has")]
     RecordTooLong(u32),
 }
 
-impl fmt::Display for PcapDamage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PcapDamage::Magic(found) => write!(f, "is not a pcap file (it begins with {found:#010x})"),
-            PcapDamage::PcapNg => {
-                f.write_str("is a pcapng file; convert it with 'editcap -F pcap' or 'tcpdump -r … -w …'")
-            }
-            PcapDamage::HeaderCut => f.write_str("ends inside its header"),
-            PcapDamage::RecordHeaderCut => f.write_str("ends inside a record header"),
-            PcapDamage::RecordCut { expected, found } => {
-                write!(f, "ends inside a record: {found} of {expected} bytes are there")
-            }
-            PcapDamage::RecordTooLong(len) => write!(f, "has a record of {len} bytes, which no packet has"),
-        }
-    }
-}
-
 /// Why a port or a pcap file cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(deny_unknown_fields)]
 pub enum DeviceError {
     /// No interface has this name.
+    #[error("{name}: no such interface; {}", list_existing(.existing))]
     NoSuchInterface {
         /// The name asked for.
         name: String,
@@ -82,11 +72,13 @@ pub enum DeviceError {
         existing: Vec<String>,
     },
     /// The name cannot be that of an interface.
+    #[error("'{name}' cannot name an interface: 1 to 15 characters, without '/', ':' and spaces")]
     BadName {
         /// The name asked for.
         name: String,
     },
     /// The process may not do this.
+    #[error("{name}: {}", explain_permission(.name, .doing, *.capability))]
     NotPermitted {
         /// The interface, device or file.
         name: String,
@@ -98,6 +90,7 @@ pub enum DeviceError {
         capability: Option<StaticText>,
     },
     /// Something failed for a reason of our own, as when the helper process refuses a file.
+    #[error("{name}: {why}")]
     Refused {
         /// The interface, device or file.
         name: String,
@@ -105,21 +98,28 @@ pub enum DeviceError {
         why: String,
     },
     /// The helper process changes only ports that there were at the start, and devices that it made.
+    #[error(
+        "{name}: the router's helper process changes only ports that there were at the start, and devices \
+         that it made; restart the router to use another"
+    )]
     BeyondHelper {
         /// Name of the interface.
         name: String,
     },
     /// The interface is not up.
+    #[error("{name}: interface is down; bring it up with 'ip link set {name} up'")]
     Down {
         /// Name of the interface.
         name: String,
     },
     /// The interface vanished while it was in use.
+    #[error("{name}: interface vanished while in use")]
     Gone {
         /// Name of the interface.
         name: String,
     },
     /// The kernel cannot do this.
+    #[error("{name}: this kernel does not support {doing}; {instead}")]
     NotSupported {
         /// Name of the interface.
         name: String,
@@ -131,6 +131,10 @@ pub enum DeviceError {
         instead: StaticText,
     },
     /// The kernel's verifier does not take a program.
+    #[error(
+        "{name}: {doing} needs a program that this kernel's verifier refuses{}",
+        verifier_lines(.verifier)
+    )]
     NotVerified {
         /// Name of the interface.
         name: String,
@@ -141,6 +145,7 @@ pub enum DeviceError {
         verifier: Vec<String>,
     },
     /// A pcap file is damaged; what precedes the damage was delivered.
+    #[error("{path}: byte {offset}{}: file {damage}", record_place(*.record))]
     BadFile {
         /// Path of the pcap file.
         path: String,
@@ -152,6 +157,7 @@ pub enum DeviceError {
         damage: PcapDamage,
     },
     /// A link carries another kind of packets than was asked for.
+    #[error("{name}: carries {found} packets, not {expected}")]
     WrongLinkType {
         /// The interface or file.
         name: String,
@@ -161,6 +167,7 @@ pub enum DeviceError {
         found: String,
     },
     /// Another process takes frames from the interface, or sends by it.
+    #[error("another router has {name} as its port: {owner}; end that one, or take another interface")]
     OwnedByOther {
         /// Name of the interface.
         name: String,
@@ -168,6 +175,9 @@ pub enum DeviceError {
         owner: String,
     },
     /// Half of a port is in use already.
+    #[error(
+        "{name}: {half} queue {queue} is in use already; an interface is read, and written, by one element"
+    )]
     Taken {
         /// Name of the port.
         name: String,
@@ -177,6 +187,7 @@ pub enum DeviceError {
         queue: u16,
     },
     /// A port has fewer queues.
+    #[error("{name}: there is no {half} queue {queue}; the port was opened with {queues}")]
     NoSuchQueue {
         /// Name of the port.
         name: String,
@@ -188,6 +199,10 @@ pub enum DeviceError {
         queues: u16,
     },
     /// A device is open already, with another setting.
+    #[error(
+        "{name}: {setting} {asked} conflicts with {setting} {open}, already in use there; use the same \
+         value, or restart if only the configuration that runs has the other"
+    )]
     Differs {
         /// Name of the port.
         name: String,
@@ -200,6 +215,10 @@ pub enum DeviceError {
         asked: String,
     },
     /// Another process has the interface by AF_XDP.
+    #[error(
+        "{name}: in use by AF_XDP of process {pid} ({holder}); stop it, or open the interface with METHOD \
+         LINUX"
+    )]
     InUse {
         /// Name of the interface.
         name: String,
@@ -209,6 +228,7 @@ pub enum DeviceError {
         holder: String,
     },
     /// Something other than a router of this kind has the interface.
+    #[error("{name}: {by}; {remedy}")]
     Occupied {
         /// Name of the interface.
         name: String,
@@ -220,6 +240,10 @@ pub enum DeviceError {
         remedy: StaticText,
     },
     /// Frames of the link may be longer than what holds them.
+    #[error(
+        "{name}: MTU {mtu} is too long for AF_XDP, whose frames here hold {most} bytes; 'ip link set {name} \
+         mtu {most}', or use METHOD LINUX"
+    )]
     FramesTooLong {
         /// Name of the interface.
         name: String,
@@ -229,6 +253,10 @@ pub enum DeviceError {
         most: u32,
     },
     /// Less memory may be locked than is needed.
+    #[error(
+        "{name}: AF_XDP must lock {bytes} bytes of packet memory, and {limit} are allowed; raise the limit \
+         ('ulimit -l', LimitMEMLOCK=), give the program CAP_IPC_LOCK, or use fewer frames"
+    )]
     MemoryLimit {
         /// Name of the interface.
         name: String,
@@ -238,6 +266,11 @@ pub enum DeviceError {
         limit: u64,
     },
     /// The packet pool has too few frames left to receive into.
+    #[error(
+        "{name}: of the packet pool's {frames} frames {found} are left for a queue, and AF_XDP must have \
+         {least}; use METHOD LINUX for some interfaces, fewer queues ('ethtool -L'), or a bigger pool \
+         ('--frames')"
+    )]
     FewFrames {
         /// Name of the interface.
         name: String,
@@ -249,6 +282,10 @@ pub enum DeviceError {
         frames: usize,
     },
     /// Memory shared with the kernel was damaged.
+    #[error(
+        "{name}: {what} was overwritten with nonsense; open the interface again, and see who maps its \
+         socket"
+    )]
     Broken {
         /// Name of the interface.
         name: String,
@@ -257,6 +294,7 @@ pub enum DeviceError {
         what: StaticText,
     },
     /// The system refused something for another reason.
+    #[error("{name}: {doing} failed: {}", system_words(*.errno))]
     System {
         /// The interface, device or file.
         name: String,
@@ -299,109 +337,37 @@ impl DeviceError {
     }
 }
 
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use DeviceError::*;
-        match self {
-            NoSuchInterface { name, existing } if existing.is_empty() => {
-                write!(f, "{name}: no such interface; there are none here")
-            }
-            NoSuchInterface { name, existing } => {
-                write!(f, "{name}: no such interface; there are {}", existing.join(", "))
-            }
-            BadName { name } => {
-                write!(
-                    f,
-                    "'{name}' cannot name an interface: 1 to 15 characters, without '/', ':' and spaces"
-                )
-            }
-            NotPermitted { name, doing, capability: Some(capability) } => write!(
-                f,
-                "{name}: {doing} needs {capability}; run as root, or once \
-                 'setcap cap_net_raw,cap_net_admin=ep' on this program"
-            ),
-            NotPermitted { name, doing, capability: None } => {
-                write!(f, "{name}: {doing} is not permitted; see its owner and mode with 'ls -l {name}'")
-            }
-            Refused { name, why } => write!(f, "{name}: {why}"),
-            BeyondHelper { name } => write!(
-                f,
-                "{name}: the router's helper process changes only ports that there were at the start, and \
-                 devices that it made; restart the router to use another"
-            ),
-            Down { name } => write!(f, "{name}: interface is down; bring it up with 'ip link set {name} up'"),
-            Gone { name } => write!(f, "{name}: interface vanished while in use"),
-            NotSupported { name, doing, instead } => {
-                write!(f, "{name}: this kernel does not support {doing}; {instead}")
-            }
-            NotVerified { name, doing, verifier } => {
-                write!(f, "{name}: {doing} needs a program that this kernel's verifier refuses")?;
-                match SHOWS_VERIFIER.load(Relaxed) {
-                    true => verifier.iter().try_for_each(|line| write!(f, "\n  verifier: {line}")),
-                    false => f.write_str("; -v shows why"),
-                }
-            }
-            BadFile { path, offset, record: 0, damage } => write!(f, "{path}: byte {offset}: file {damage}"),
-            BadFile { path, offset, record, damage } => {
-                write!(f, "{path}: byte {offset}, record {record}: file {damage}")
-            }
-            WrongLinkType { name, expected, found } => {
-                write!(f, "{name}: carries {found} packets, not {expected}")
-            }
-            OwnedByOther { name, owner } => write!(
-                f,
-                "another router has {name} as its port: {owner}; end that one, or take another interface"
-            ),
-            Taken { name, half, queue } => {
-                write!(
-                    f,
-                    "{name}: {half} queue {queue} is in use already; an interface is read, and written, by \
-                     one element"
-                )
-            }
-            NoSuchQueue { name, half, queue, queues } => {
-                write!(f, "{name}: there is no {half} queue {queue}; the port was opened with {queues}")
-            }
-            Differs { name, setting, open, asked } => write!(
-                f,
-                "{name}: {setting} {asked} conflicts with {setting} {open}, already in use there; use the \
-                 same value, or restart if only the configuration that runs has the other"
-            ),
-            InUse { name, pid, holder } => write!(
-                f,
-                "{name}: in use by AF_XDP of process {pid} ({holder}); stop it, or open the interface with \
-                 METHOD LINUX"
-            ),
-            Occupied { name, by, remedy } => write!(f, "{name}: {by}; {remedy}"),
-            FramesTooLong { name, mtu, most } => write!(
-                f,
-                "{name}: MTU {mtu} is too long for AF_XDP, whose frames here hold {most} bytes; \
-                 'ip link set {name} mtu {most}', or use METHOD LINUX"
-            ),
-            MemoryLimit { name, bytes, limit } => write!(
-                f,
-                "{name}: AF_XDP must lock {bytes} bytes of packet memory, and {limit} are allowed; raise the \
-                 limit ('ulimit -l', LimitMEMLOCK=), give the program CAP_IPC_LOCK, or use fewer frames"
-            ),
-            FewFrames { name, found, least, frames } => write!(
-                f,
-                "{name}: of the packet pool's {frames} frames {found} are left for a queue, and AF_XDP must \
-                 have {least}; use METHOD LINUX for some interfaces, fewer queues ('ethtool -L'), or a \
-                 bigger pool ('--frames')"
-            ),
-            Broken { name, what } => write!(
-                f,
-                "{name}: {what} was overwritten with nonsense; open the interface again, and see who maps \
-                 its socket"
-            ),
-            System { name, doing, errno } => {
-                write!(f, "{name}: {doing} failed: {}", system_words(*errno))
-            }
-        }
+/// The interfaces that there are.
+fn list_existing(existing: &[String]) -> String {
+    match existing {
+        [] => "there are none here".to_string(),
+        _ => format!("there are {}", existing.join(", ")),
     }
 }
 
-impl std::error::Error for DeviceError {}
+/// What `doing` takes: a capability, or the permission of a file.
+fn explain_permission(name: &str, doing: &str, capability: Option<&str>) -> String {
+    match capability {
+        Some(capability) => format!(
+            "{doing} needs {capability}; run as root, or once 'setcap cap_net_raw,cap_net_admin=ep' on this \
+             program"
+        ),
+        None => format!("{doing} is not permitted; see its owner and mode with 'ls -l {name}'"),
+    }
+}
+
+/// The last lines of the kernel's verifier, or how they can be seen.
+fn verifier_lines(lines: &[String]) -> String {
+    match SHOWS_VERIFIER.load(Relaxed) {
+        true => lines.iter().map(|line| format!("\n  verifier: {line}")).collect(),
+        false => "; -v shows why".to_string(),
+    }
+}
+
+/// Which record of a file is meant; nothing for the file's header.
+fn record_place(record: u64) -> String {
+    if record == 0 { String::new() } else { format!(", record {record}") }
+}
 
 /// The text of an error (strerror(3)) without its number.
 pub fn system_message(error: &io::Error) -> String {

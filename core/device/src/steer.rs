@@ -121,10 +121,10 @@ pub(crate) fn share_queues(queues: Vec<Box<dyn RxQueue>>, workers: usize) -> Res
     let deals = queues.len() < workers;
     let mut shares = Vec::new();
     for _ in 0..workers {
-        let bell = Arc::new(Waker::new()?);
+        let waker = Arc::new(Waker::new()?);
         let files = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&files, &bell.file, EventData::new_u64(0), EventFlags::IN)?;
-        shares.push(WorkerQueue::new(workers, bell, files));
+        epoll::add(&files, &waker.file, EventData::new_u64(0), EventFlags::IN)?;
+        shares.push(WorkerQueue::new(workers, waker, files));
     }
     for (number, queue) in queues.into_iter().enumerate() {
         let owner = &mut shares[number % workers];
@@ -138,8 +138,8 @@ pub(crate) fn share_queues(queues: Vec<Box<dyn RxQueue>>, workers: usize) -> Res
         if deals && from != to {
             let (ring, outlet) = RingBuffer::new(RING);
             shares[to].from.push(outlet);
-            let bell = shares[to].waker.clone();
-            shares[from].to[to] = Some(WorkerRing { ring, waker: bell, used: false });
+            let waker = shares[to].waker.clone();
+            shares[from].to[to] = Some(WorkerRing { ring, waker, used: false });
         }
     }
     shares.iter_mut().for_each(|share| share.full = vec![false; share.own.len() + share.from.len()]);
@@ -147,14 +147,14 @@ pub(crate) fn share_queues(queues: Vec<Box<dyn RxQueue>>, workers: usize) -> Res
 }
 
 impl WorkerQueue {
-    fn new(workers: usize, bell: Arc<Waker>, files: OwnedFd) -> WorkerQueue {
+    fn new(workers: usize, waker: Arc<Waker>, files: OwnedFd) -> WorkerQueue {
         WorkerQueue {
             own: Vec::new(),
             to: (0..workers).map(|_| None).collect(),
             from: Vec::new(),
             first: 0,
             full: Vec::new(),
-            waker: bell,
+            waker,
             listens: false,
             files,
             received: Batch::default(),

@@ -12,7 +12,6 @@ use artery_rcu::Domain;
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 mod sort;
@@ -21,11 +20,13 @@ use sort::{GivenArgs, sort_args};
 pub(crate) use sort::{WrittenArg, split_args};
 
 /// What is wrong with an element's arguments, in Click's words where it has some.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgError {
     /// A keyword that the class does not have.
+    #[error("{0}: unknown argument")]
     Unknown(String),
     /// A value that can't be read.
+    #[error("{arg}: {fault}")]
     Invalid {
         /// The argument's name, as the class declares it.
         arg: &'static str,
@@ -37,12 +38,16 @@ pub enum ArgError {
         wants: String,
     },
     /// More positional arguments than the class has; the first that is too many.
+    #[error("too many arguments")]
     TooMany(String),
     /// An argument that must be given.
+    #[error("{0}: required argument missing")]
     Missing(&'static str),
     /// Arguments that are readable and still make no sense.
+    #[error("{0}")]
     Wrong(String),
     /// One argument that makes no sense.
+    #[error("{why}")]
     WrongAt {
         /// What is wrong, in a sentence.
         why: String,
@@ -85,19 +90,6 @@ impl ArgError {
         }
     }
 }
-
-impl fmt::Display for ArgError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ArgError::Unknown(name) => write!(f, "{name}: unknown argument"),
-            ArgError::Invalid { arg, fault, .. } => write!(f, "{arg}: {fault}"),
-            ArgError::TooMany(_) => f.write_str("too many arguments"),
-            ArgError::Missing(arg) => write!(f, "{arg}: required argument missing"),
-            ArgError::Wrong(why) | ArgError::WrongAt { why, .. } => f.write_str(why),
-        }
-    }
-}
-impl std::error::Error for ArgError {}
 
 /// A class's arguments on one line, as a user would type them.
 fn usage_line(class: &Class) -> String {

@@ -249,7 +249,7 @@ impl Bench {
             Some(Box::new(Received(received.clone()))),
         ];
         let (said, printed) = (Sink::buffer(), Sink::buffer());
-        let control = Arc::new(Control::new(1, said.clone(), printed.clone()).expect("a file for the bell"));
+        let control = Arc::new(Control::new(1, said.clone(), printed.clone()).expect("a file for the waker"));
         control.set_replacing(setup.replacing);
         let clock = Clock::simulated(Time::new(1_000_000_000, 0));
         plan.set_circumstances(Circumstances {

@@ -1,8 +1,8 @@
 //! From a plan to started elements: each worker's part is made, connected and started
 //! on that worker's thread.
 //!
-//! The parts are made in turn, so that the order of events is that of the configuration; see [`crate::crew`]
-//! for why each is on a thread of its own.
+//! The parts are made in turn, so that the order of events is that of the configuration; see
+//! [`crate::worker_threads`] for why each is on a thread of its own.
 use crate::args::{ArgWarning, Args, Environment};
 use crate::class::Phase;
 use crate::clock::Clock;
@@ -36,8 +36,8 @@ impl Shared {
     }
 
     /// Makes all elements, joins them, and starts them in the order of their phases.
-    pub(crate) fn build_graph(&self, crew: &mut WorkerThreads, plan: Plan) -> Built<Arc<Plan>> {
-        let ((mut plan, names), warnings) = self.make_elements(crew, plan)?;
+    pub(crate) fn build_graph(&self, threads: &mut WorkerThreads, plan: Plan) -> Built<Arc<Plan>> {
+        let ((mut plan, names), warnings) = self.make_elements(threads, plan)?;
         plan.set_circumstances(Circumstances {
             classes: self.classes,
             simulated: self.settings.simulated.is_some(),
@@ -52,16 +52,16 @@ impl Shared {
         for (worker, mut ends) in connect_workers(&plan, &self.control).into_iter().enumerate() {
             let plan = plan.clone();
             let join = move |part: &mut WorkerPart| (part.join_graph(plan, &mut ends), ends);
-            let (joined, _emptied) = crew.run_on(worker, join);
+            let (joined, _emptied) = threads.run_on(worker, join);
             joined.map_err(|problem| vec![problem])?;
         }
-        start_elements(crew, plan.workers())?;
+        start_elements(threads, plan.workers())?;
         Ok((plan, warnings))
     }
 
     /// Makes all elements, and decides where they run as soon as all that have a say are made. Gives the
     /// names that they have declared, too.
-    pub(crate) fn make_elements(&self, crew: &mut WorkerThreads, plan: Plan) -> Built<(Plan, Names)> {
+    pub(crate) fn make_elements(&self, threads: &mut WorkerThreads, plan: Plan) -> Built<(Plan, Names)> {
         let workers = plan.workers();
         let mut making = BuildState::new(plan, self.settings.names.clone());
         for &phase in Phase::ALL {
@@ -70,7 +70,7 @@ impl Shared {
                     part.make_phase(phase, &mut making);
                     making
                 };
-                making = crew.run_on(worker, make);
+                making = threads.run_on(worker, make);
             }
             if phase == Phase::Info {
                 let contradictions = making.plan.assign_workers();
@@ -110,7 +110,7 @@ impl Shared {
 /// Starts the elements in the order of their phases and reports all that fail to. Those that look at others,
 /// or that write or act, come last and are not tried when others fail, so that nothing is overwritten for a
 /// run that can't start. On an error all that were started are stopped.
-fn start_elements(crew: &mut WorkerThreads, workers: usize) -> Result<(), Vec<Problem>> {
+fn start_elements(threads: &mut WorkerThreads, workers: usize) -> Result<(), Vec<Problem>> {
     let mut problems: Vec<Problem> = Vec::new();
     for &phase in Phase::ALL {
         if phase >= Phase::Last && !problems.is_empty() {
@@ -119,13 +119,13 @@ fn start_elements(crew: &mut WorkerThreads, workers: usize) -> Result<(), Vec<Pr
         for worker in 0..workers {
             // All copies fail alike.
             let failed: Vec<usize> = problems.iter().filter_map(|problem| problem.node).collect();
-            problems.extend(crew.run_on(worker, move |part| part.start_phase(phase, &failed)));
+            problems.extend(threads.run_on(worker, move |part| part.start_phase(phase, &failed)));
         }
     }
     if problems.is_empty() {
         return Ok(());
     }
-    (0..workers).rev().for_each(|worker| crew.run_on(worker, WorkerPart::stop_started));
+    (0..workers).rev().for_each(|worker| threads.run_on(worker, WorkerPart::stop_started));
     Err(sort_problems(problems))
 }
 

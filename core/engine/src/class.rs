@@ -79,6 +79,8 @@ impl Class {
         signals: SignalKinds::None,
         build: |_| unreachable!("every class says how it is built"),
     };
+    /// The same for classes of which copies on several workers together do what one instance would do.
+    pub const PER_WORKER: Class = Class { per_worker: true, ..Class::DEFAULT };
 
     /// What the language needs to know.
     pub fn info(&self) -> ClassInfo {

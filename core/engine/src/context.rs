@@ -62,6 +62,15 @@ impl<'a> Context<'a> {
     pub fn send_or_discard(&mut self, output: usize, packet: Packet, reason: DropReason) {
         if output < self.outputs() { self.send(output, packet) } else { self.discard(packet, reason) }
     }
+    /// The packet if nothing is wrong with it; else it is discarded for the reason.
+    #[inline]
+    pub fn keep_or_discard(&mut self, packet: Packet, result: Result<(), DropReason>) -> Option<Packet> {
+        if let Err(reason) = result {
+            self.discard(packet, reason);
+            return None;
+        }
+        Some(packet)
+    }
     /// Ends a packet and counts why.
     #[inline]
     pub fn discard(&mut self, mut packet: Packet, reason: DropReason) {

@@ -5,8 +5,12 @@ use std::any::Any;
 
 /// What every element can do. Most implement [`Simple`] instead, or `push` alone.
 pub trait Element: Any + Send {
-    /// Takes the packets that arrived on `input`. Each is sent, discarded with a reason, or kept.
-    fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>);
+    /// Takes the packets that arrived on `input`. Each is sent, discarded with a reason, or kept. The
+    /// default, for elements that have no input or only pull by it, sends all by output 0.
+    fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        let _ = input;
+        cx.send_all(0, batch);
+    }
 
     /// Adds up to `max` packets to `into` for the element that pulls from `output`. The
     /// default, right for every agnostic element with one input, pulls from upstream and passes

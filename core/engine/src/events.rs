@@ -32,7 +32,7 @@ impl Waker {
 }
 
 /// The event number of the waker; elements have their node numbers.
-const BELL: u64 = u64::MAX;
+const WAKER: u64 = u64::MAX;
 
 /// One worker's epoll set.
 #[derive(Debug)]
@@ -41,9 +41,9 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(bell: &Waker) -> Result<Events, Errno> {
+    pub(crate) fn new(waker: &Waker) -> Result<Events, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, bell.0.as_fd(), EventData::new_u64(BELL), EventFlags::IN)?;
+        epoll::add(&epoll, waker.0.as_fd(), EventData::new_u64(WAKER), EventFlags::IN)?;
         Ok(Events { epoll })
     }
 
@@ -68,10 +68,15 @@ impl Events {
 
     /// Waits up to `limit` (for ever without one) and calls `ready` with each node whose file is ready.
     /// Clears the waker and returns whether it had been signalled: the caller checks afterwards what for.
-    pub(crate) fn wait_ready(&self, bell: &Waker, limit: Option<Duration>, ready: impl FnMut(usize)) -> bool {
+    pub(crate) fn wait_ready(
+        &self,
+        waker: &Waker,
+        limit: Option<Duration>,
+        ready: impl FnMut(usize),
+    ) -> bool {
         let is_rung = self.collect_ready(limit, ready);
         if is_rung {
-            bell.clear_wakeups();
+            waker.clear_wakeups();
         }
         is_rung
     }
@@ -93,7 +98,7 @@ impl Events {
         let mut is_rung = false;
         for event in &events[..count] {
             match event.data.u64() {
-                BELL => is_rung = true,
+                WAKER => is_rung = true,
                 node => ready(node as usize),
             }
         }
@@ -107,12 +112,12 @@ mod tests {
 
     #[test]
     fn a_look_at_the_files_leaves_the_bell_to_be_heard_and_a_wait_silences_it() {
-        let bell = Waker::new().unwrap();
-        let events = Events::new(&bell).unwrap();
-        bell.wake();
+        let waker = Waker::new().unwrap();
+        let events = Events::new(&waker).unwrap();
+        waker.wake();
         events.poll_ready(|_| unreachable!("no file is watched"));
-        assert!(events.collect_ready(Some(Duration::ZERO), |_| ()), "the look silenced the bell");
-        assert!(events.wait_ready(&bell, None, |_| unreachable!("no file is watched")));
+        assert!(events.collect_ready(Some(Duration::ZERO), |_| ()), "the look silenced the waker");
+        assert!(events.wait_ready(&waker, None, |_| unreachable!("no file is watched")));
         assert!(!events.collect_ready(Some(Duration::ZERO), |_| ()));
     }
 }

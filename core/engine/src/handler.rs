@@ -16,9 +16,11 @@
 //!     })),
 //! ];
 //! ```
+use crate::arg_value::ArgValue;
 use crate::context::Context;
 use crate::element::Element;
 pub use crate::handler_error::HandlerError;
+use crate::names::Names;
 use crate::resources::Resources;
 use std::any::Any;
 use std::fmt::Display;
@@ -79,6 +81,14 @@ impl Handler {
     /// A handler that is written.
     pub const fn write(name: &'static str, doc: &'static str, write: &'static dyn WriteCall) -> Handler {
         Handler { write: Some(write), ..Handler::new(name, doc) }
+    }
+    /// A handler that is read and written as a field of the element.
+    pub const fn field<F: ReadCall + WriteCall>(
+        name: &'static str,
+        doc: &'static str,
+        field: &'static F,
+    ) -> Handler {
+        Handler::read(name, doc, field).and_write(field)
     }
     /// Makes it writable as well.
     pub const fn and_write(mut self, write: &'static dyn WriteCall) -> Handler {
@@ -153,6 +163,9 @@ pub struct Read<E>(pub fn(&mut E, &str, &mut Context<'_>) -> Result<String, Hand
 /// Reads a value of an element of type `E`, which needs neither parameters nor the context.
 pub struct Show<E, T>(pub fn(&mut E) -> T);
 
+/// Reads a field of an element of type `E`, and writes it as an argument of the same type is read.
+pub struct Field<E, T>(pub fn(&mut E) -> &mut T);
+
 /// Writes to an element of type `E`: `(element, value, context)`.
 pub struct Write<E>(pub fn(&mut E, &str, &mut Context<'_>) -> Result<(), HandlerError>);
 
@@ -200,6 +213,29 @@ impl<E: Element, T: Display + 'static> ReadCall for Show<E, T> {
     }
 }
 
+impl<E: Element, T: Display + 'static> ReadCall for Field<E, T> {
+    fn call_handler(
+        &self,
+        element: &mut dyn Element,
+        _: &str,
+        _: &mut Context<'_>,
+    ) -> Result<String, HandlerError> {
+        Ok((self.0)(downcast_element(element)).to_string())
+    }
+}
+
+impl<E: Element, T: ArgValue + 'static> WriteCall for Field<E, T> {
+    fn call_handler(
+        &self,
+        element: &mut dyn Element,
+        text: &str,
+        _: &mut Context<'_>,
+    ) -> Result<(), HandlerError> {
+        *(self.0)(downcast_element(element)) = parse_value(text)?;
+        Ok(())
+    }
+}
+
 impl<E: Element> WriteCall for Write<E> {
     fn call_handler(
         &self,
@@ -209,6 +245,12 @@ impl<E: Element> WriteCall for Write<E> {
     ) -> Result<(), HandlerError> {
         (self.0)(downcast_element(element), text, cx)
     }
+}
+
+/// Reads a value that is written to a handler, as an argument of the same type is read.
+pub fn parse_value<T: ArgValue>(text: &str) -> Result<T, HandlerError> {
+    let refused = |wants| HandlerError::refused(format!("'{}' is not {wants}", text.trim()));
+    T::parse(text.trim(), &Names::default()).map_err(refused)
 }
 
 /// The element as its own type. A class whose handlers name another type than its `build` makes is a defect,

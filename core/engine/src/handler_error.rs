@@ -1,5 +1,4 @@
 //! Why calls of handlers fail.
-use std::fmt;
 use std::time::Duration;
 
 /// How long a call to another worker may take. A worker answers within microseconds; on a machine with more
@@ -7,45 +6,33 @@ use std::time::Duration;
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a handler call failed. The text is what a user reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandlerError {
     /// No element of that name.
+    #[error("no element '{0}'")]
     NoElement(String),
     /// The element has no such handler.
+    #[error("no '{0}' handler")]
     NoHandler(String),
     /// The handler can't be read.
+    #[error("'{0}' is not a read handler")]
     NotReadable(String),
     /// The handler can't be written.
+    #[error("'{0}' is not a write handler")]
     NotWritable(String),
     /// The read handler was called with parameters, and takes none.
+    #[error("read handler '{0}' does not take parameters")]
     NoParameters(String),
     /// The element is at work: it called itself, or another that is waiting for it.
+    #[error("'{0}' called itself")]
     Busy(String),
     /// The worker that owns the element did not answer in time.
+    #[error("'{0}': its worker did not answer within {seconds} s", seconds = CALL_TIMEOUT.as_secs())]
     Timeout(String),
     /// The handler refused, for this reason.
+    #[error("{0}")]
     Refused(String),
 }
-
-impl fmt::Display for HandlerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HandlerError::NoElement(name) => write!(f, "no element '{name}'"),
-            HandlerError::NoHandler(name) => write!(f, "no '{name}' handler"),
-            HandlerError::NotReadable(name) => write!(f, "'{name}' is not a read handler"),
-            HandlerError::NotWritable(name) => write!(f, "'{name}' is not a write handler"),
-            HandlerError::NoParameters(name) => {
-                write!(f, "read handler '{name}' does not take parameters")
-            }
-            HandlerError::Busy(name) => write!(f, "'{name}' called itself"),
-            HandlerError::Timeout(name) => {
-                write!(f, "'{name}': its worker did not answer within {} s", CALL_TIMEOUT.as_secs())
-            }
-            HandlerError::Refused(why) => f.write_str(why),
-        }
-    }
-}
-impl std::error::Error for HandlerError {}
 
 impl HandlerError {
     /// A refusal with this reason.

@@ -84,9 +84,9 @@ mod tests {
     fn after(waits: impl IntoIterator<Item = u64>) -> IdlePolicy {
         learned(IdlePolicy::new(None), waits)
     }
-    fn learned(mut patience: IdlePolicy, waits: impl IntoIterator<Item = u64>) -> IdlePolicy {
-        waits.into_iter().for_each(|micros| patience.record_wait(Duration::from_micros(micros), false));
-        patience
+    fn learned(mut policy: IdlePolicy, waits: impl IntoIterator<Item = u64>) -> IdlePolicy {
+        waits.into_iter().for_each(|micros| policy.record_wait(Duration::from_micros(micros), false));
+        policy
     }
 
     #[test]
@@ -139,12 +139,12 @@ mod tests {
 
     #[test]
     fn who_shares_the_processor_sleeps_until_packets_have_come_often_again() {
-        let mut patience = after([5; 40]);
-        assert!(patience.goes_on(SHARED) && !patience.goes_on(2 * SHARED));
-        assert_eq!(patience.awake_time(false, None), Duration::ZERO);
-        assert_eq!(learned(patience, [5; 40]).awake_time(false, None), AWAKE);
+        let mut policy = after([5; 40]);
+        assert!(policy.goes_on(SHARED) && !policy.goes_on(2 * SHARED));
+        assert_eq!(policy.awake_time(false, None), Duration::ZERO);
+        assert_eq!(learned(policy, [5; 40]).awake_time(false, None), AWAKE);
         assert!(IdlePolicy::new(Some(AWAKE)).goes_on(Duration::MAX), "as configured");
-        assert!(patience.should_yield(AWAKE) && !patience.should_yield(Duration::ZERO));
+        assert!(policy.should_yield(AWAKE) && !policy.should_yield(Duration::ZERO));
         assert!(!IdlePolicy::new(Some(AWAKE)).should_yield(AWAKE));
     }
 
@@ -152,9 +152,9 @@ mod tests {
     fn who_is_told_how_long_to_wait_awake_learns_nothing_else() {
         for told in [Duration::ZERO, Duration::from_millis(20), Duration::MAX] {
             for waits in [[5; 40], [1_000_000; 40]] {
-                let patience = learned(IdlePolicy::new(Some(told)), waits);
-                assert_eq!(patience.awake_time(false, None), told);
-                assert_eq!(patience.awake_time(true, None), Duration::ZERO, "for commands alone");
+                let policy = learned(IdlePolicy::new(Some(told)), waits);
+                assert_eq!(policy.awake_time(false, None), told);
+                assert_eq!(policy.awake_time(true, None), Duration::ZERO, "for commands alone");
             }
         }
         assert_eq!(

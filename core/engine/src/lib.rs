@@ -50,7 +50,7 @@ pub use control::EndReason;
 pub use element::{Element, Simple, StartError};
 pub use events::Interest;
 pub use graph::Signal;
-pub use handler::{Aside, Handler, HandlerError, Read, RouterHandler, Show, Write};
+pub use handler::{Aside, Field, Handler, HandlerError, Read, RouterHandler, Show, Write, parse_value};
 pub use layout::{Home, Layout, ReadEffect};
 pub use monitor::{Level, Monitor, Monitors};
 pub use plan::Plan;

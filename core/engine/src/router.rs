@@ -155,10 +155,10 @@ impl Router {
     ) -> Result<Router, Vec<Problem>> {
         let plan = Plan::new(ir, processing, classes, settings.workers, settings.burst.clamp(1, BATCH));
         let shared = Shared::new(classes, settings)?;
-        let mut crew = shared.start_workers("worker", shared.settings.affinity)?;
-        let (plan, warnings) = shared.build_graph(&mut crew, plan)?;
+        let mut threads = shared.start_workers("worker", shared.settings.affinity)?;
+        let (plan, warnings) = shared.build_graph(&mut threads, plan)?;
         shared.set_plan(plan);
-        Ok(Router { shared, threads: crew, warnings })
+        Ok(Router { shared, threads, warnings })
     }
 
     /// Makes all elements and starts none: what is wrong with arguments shows although no device is opened.
@@ -184,9 +184,9 @@ impl Router {
 
     /// Stops the elements without having run them; their handlers can be read.
     pub fn finish(self) -> Finished {
-        let Router { shared, threads: mut crew, .. } = self;
-        (0..shared.settings.workers).for_each(|worker| crew.run_on(worker, WorkerPart::stop_all));
-        let graphs = crew.join_all().into_iter().map(WorkerPart::into_graph).collect();
+        let Router { shared, mut threads, .. } = self;
+        (0..shared.settings.workers).for_each(|worker| threads.run_on(worker, WorkerPart::stop_all));
+        let graphs = threads.join_all().into_iter().map(WorkerPart::into_graph).collect();
         Finished { shared, graphs, ran: Duration::ZERO }
     }
 
@@ -197,8 +197,8 @@ impl Router {
 
     /// Starts the worker threads; returns at once.
     pub fn start(self) -> Running {
-        let Router { shared, threads: crew, .. } = self;
-        let workers = crew.release_threads(WorkerPart::run_worker);
+        let Router { shared, threads, .. } = self;
+        let workers = threads.release_threads(WorkerPart::run_worker);
         Running { handle: Handle { shared }, workers, started: Instant::now() }
     }
 }
@@ -382,9 +382,9 @@ impl Handle {
 
     /// Builds the graphs of a plan on threads of their own, while the old ones run.
     fn build_replacement(&self, plan: Plan) -> Built<(Vec<Graph>, Arc<Plan>)> {
-        let mut crew = self.shared.start_workers("builder", None)?;
-        let (plan, warnings) = self.shared.build_graph(&mut crew, plan)?;
-        let graphs = crew.join_all().into_iter().map(WorkerPart::into_graph).collect();
+        let mut threads = self.shared.start_workers("builder", None)?;
+        let (plan, warnings) = self.shared.build_graph(&mut threads, plan)?;
+        let graphs = threads.join_all().into_iter().map(WorkerPart::into_graph).collect();
         Ok(((graphs, plan), warnings))
     }
 

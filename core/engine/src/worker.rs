@@ -34,8 +34,8 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(graph: Graph, reader: Reader) -> Worker {
-        let patience = graph.control.idle_policy();
-        Worker { graph, reader, turns: 0, idle: patience }
+        let idle = graph.control.idle_policy();
+        Worker { graph, reader, turns: 0, idle }
     }
 
     /// Runs until the router ends; gives the graph back with what it counted.
@@ -210,8 +210,8 @@ fn poll_files(graph: &mut Graph) {
 fn wait_files(graph: &mut Graph, limit: Option<Duration>) -> bool {
     let Graph { events, scheduler, watching, worker, control, .. } = graph;
     let Some(events) = events else { return false };
-    let bell = &control.mailbox(*worker).waker;
-    events.wait_ready(bell, limit, |node| file_is_ready(node, watching, scheduler))
+    let waker = &control.mailbox(*worker).waker;
+    events.wait_ready(waker, limit, |node| file_is_ready(node, watching, scheduler))
 }
 
 /// Whether the worker has neither a timer nor a file that could wake it.
@@ -248,14 +248,14 @@ fn replace_graph(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
     let mut old = std::mem::replace(graph, next);
     // Simulated time goes on where it was; real time needs no telling.
     graph.clock.advance_to(old.clock.now());
-    let mut heirs = vec![None; old.plan.len()];
+    let mut successors = vec![None; old.plan.len()];
     let mut lost = 0;
     for node in 0..graph.plan.len() {
         let Some(was) = old.plan.resolve_exact(graph.plan.name(node)) else { continue };
         if old.plan.class_name(was) != graph.plan.class_name(node) || graph.slots[node].is_none() {
             continue;
         }
-        heirs[was] = Some(node);
+        successors[was] = Some(node);
         if let Some(mut element) = old.slots[was].take() {
             graph.enter_element(node, turn, |new, cx| new.take_state(&mut *element, cx));
             old.slots[was] = Some(element);
@@ -266,7 +266,7 @@ fn replace_graph(graph: &mut Graph, next: Graph, turn: &Turn<'_>) {
     }
     // What earlier replacements cost elements without a successor was counted then.
     let before = replaced_packets(&old);
-    inherit_rings(graph, &mut old, &heirs, turn);
+    inherit_rings(graph, &mut old, &successors, turn);
     for node in 0..old.slots.len() {
         old.enter_element(node, turn, |element, cx| element.stop(cx));
     }
@@ -281,10 +281,10 @@ fn replaced_packets(graph: &Graph) -> u64 {
 
 /// Lets packets that other workers still hand over to the old graph arrive: at the new element where there is
 /// one, else at the old one, which will count them.
-fn inherit_rings(graph: &mut Graph, old: &mut Graph, heirs: &[Option<usize>], turn: &Turn<'_>) {
+fn inherit_rings(graph: &mut Graph, old: &mut Graph, successors: &[Option<usize>], turn: &Turn<'_>) {
     for mut ring in std::mem::take(&mut old.incoming) {
-        match heirs[ring.node()] {
-            Some(heir) => graph.incoming.push(ring.redirect_to(heir)),
+        match successors[ring.node()] {
+            Some(successor) => graph.incoming.push(ring.redirect_to(successor)),
             None => old.drain_ring(&mut ring, turn),
         }
     }

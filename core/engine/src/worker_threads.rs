@@ -32,7 +32,7 @@ impl WorkerThreads {
         name: &str,
         affinity: Option<usize>,
     ) -> std::io::Result<WorkerThreads> {
-        let mut crew = WorkerThreads { members: Vec::new() };
+        let mut threads = WorkerThreads { members: Vec::new() };
         for (index, part) in parts.enumerate() {
             let desk = Arc::new(JobSlot::default());
             let closing = Closing(desk.clone());
@@ -44,9 +44,9 @@ impl WorkerThreads {
                 part
             };
             let thread = Builder::new().name(format!("{name}-{index}")).spawn(body)?;
-            crew.members.push(WorkerThread { desk, thread });
+            threads.members.push(WorkerThread { desk, thread });
         }
-        Ok(crew)
+        Ok(threads)
     }
 
     /// Runs `work` on a worker's thread and returns its result. A panic there is propagated.
@@ -69,7 +69,7 @@ impl WorkerThreads {
             return result;
         }
         let panic = self.members.remove(worker).thread.join().err();
-        std::panic::resume_unwind(panic.expect("a thread ends before its crew by a panic only"))
+        std::panic::resume_unwind(panic.expect("a thread ends before its owner by a panic only"))
     }
 
     /// Runs `work` on each thread as its last job. The thread ends with its part.

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// One message: its type, and what follows the header.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its type.
+    /// `nlmsg_type`: of rtnetlink such as `RTM_NEWROUTE`, else the family or subsystem.
     pub kind: u16,
     /// What follows the header.
     pub body: Vec<u8>,

@@ -59,6 +59,24 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         at_least(bytes, header_len)
     }
 
+    /// Takes bytes for a whole IPv4 packet: [`new`](Self::new), and the total length covers the header and is
+    /// all there. What follows the packet, as padding does, is allowed.
+    #[inline]
+    pub fn validate_lengths(bytes: T) -> Result<Self, Malformed> {
+        let packet = Self::new(bytes)?;
+        packet.check_total_length()?;
+        Ok(packet)
+    }
+
+    /// Takes bytes for an IPv4 packet that routers and hosts accept (RFC 1812 section 5.2.2, RFC 1122 section
+    /// 3.2.1): [`validate_lengths`](Self::validate_lengths), and the header checksum is right. Of several
+    /// defects the first in this order is named.
+    #[inline]
+    pub fn validate(bytes: T) -> Result<Self, Malformed> {
+        let packet = Self::validate_lengths(bytes)?;
+        if packet.checksum_is_valid() { Ok(packet) } else { Err(Malformed::Checksum) }
+    }
+
     /// Checks that the total length covers the header and is all there.
     #[inline]
     pub fn check_total_length(&self) -> Result<(), Malformed> {
@@ -112,7 +130,10 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
     /// Says whether the header checksum is right.
     #[inline]
     pub fn checksum_is_valid(&self) -> bool {
-        checksum::is_valid(self.header_sum())
+        match self.header().first_chunk() {
+            Some(fixed) if self.header_len() == Self::MIN_LEN => checksum::is_ipv4_header_valid(fixed),
+            _ => checksum::is_valid(checksum::sum(self.header())),
+        }
     }
 
     /// Returns the header with its options.
@@ -226,6 +247,27 @@ mod tests {
             let mut view = Ipv4::new(&mut bytes).unwrap();
             view.set_total_length(total);
             assert_eq!(view.check_total_length(), expected, "{total}");
+        }
+    }
+
+    #[test]
+    fn a_packet_is_accepted_only_if_lengths_version_and_checksum_are_right() {
+        let whole = ip4().options([1; 4]).udp(1, 2).bytes();
+        let changed = |at: usize, byte: u8| [&whole[..at], &[byte], &whole[at + 1..]].concat();
+        for (bytes, expected) in [
+            (whole.clone(), None),
+            ([&whole[..], b"padding"].concat(), None),
+            (whole[..19].to_vec(), Some(Malformed::Truncated)),
+            (whole[..23].to_vec(), Some(Malformed::Truncated)),
+            (changed(0, 0x66), Some(Malformed::Version)),
+            (changed(0, 0x44), Some(Malformed::HeaderLength)),
+            (whole[..31].to_vec(), Some(Malformed::Length)),
+            (changed(3, 23), Some(Malformed::Length)),
+            (changed(8, 99), Some(Malformed::Checksum)),
+        ] {
+            assert_eq!(Ipv4::validate(&bytes).err(), expected, "{bytes:?}");
+            let lengths = Ipv4::validate_lengths(&bytes).err();
+            assert_eq!(lengths, expected.filter(|defect| *defect != Malformed::Checksum), "{bytes:?}");
         }
     }
 

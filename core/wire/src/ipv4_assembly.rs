@@ -62,8 +62,7 @@ pub struct Ipv4Assembly {
 impl Ipv4Assembly {
     /// Adds a fragment; returns the packet once it is whole.
     pub fn add_fragment(&mut self, fragment: &[u8]) -> Result<Option<Vec<u8>>, CannotAssemble> {
-        let ip = Ipv4::new(fragment).map_err(CannotAssemble::Malformed)?;
-        ip.check_total_length().map_err(CannotAssemble::Malformed)?;
+        let ip = Ipv4::validate_lengths(fragment).map_err(CannotAssemble::Malformed)?;
         let (from, payload) = (ip.fragment_offset(), ip.payload());
         let part = from..from + payload.len();
         self.check_end(&part, ip.more_fragments(), ip.header_len())?;

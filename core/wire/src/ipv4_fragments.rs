@@ -68,8 +68,7 @@ impl<'a> Ipv4Fragments<'a> {
     /// Begins to split a packet, which its total length ends. What is no longer than `mtu` is never
     /// refused for its size.
     pub fn split_packet(packet: &'a [u8], mtu: usize) -> Result<Ipv4Fragments<'a>, CannotSplit> {
-        let ip = Ipv4::new(packet).map_err(CannotSplit::Malformed)?;
-        ip.check_total_length().map_err(CannotSplit::Malformed)?;
+        let ip = Ipv4::validate_lengths(packet).map_err(CannotSplit::Malformed)?;
         let (header_len, total) = (ip.header_len(), usize::from(ip.total_length()));
         if ip.fragment_offset() + total > MAX_END + header_len {
             return Err(CannotSplit::Malformed(Malformed::Length));

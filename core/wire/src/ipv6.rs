@@ -41,6 +41,15 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
         if bytes[0] >> 4 == 6 { Ok(()) } else { Err(Malformed::Version) }
     }
 
+    /// Takes bytes for a whole IPv6 packet: [`new`](Self::new), and the payload is all there (RFC 8200
+    /// section 3). What follows the packet is allowed.
+    #[inline]
+    pub fn validate(bytes: T) -> Result<Self, Malformed> {
+        let packet = Self::new(bytes)?;
+        packet.check_payload_length()?;
+        Ok(packet)
+    }
+
     /// Checks that the payload is all there.
     #[inline]
     pub fn check_payload_length(&self) -> Result<(), Malformed> {
@@ -117,8 +126,8 @@ mod tests {
         for len in 0..40 {
             assert_eq!(Ipv6::new(&bytes[..len]).unwrap_err(), Malformed::Truncated);
         }
-        assert_eq!(Ipv6::new(&bytes[..47]).unwrap().check_payload_length(), Err(Malformed::Length));
-        assert_eq!(Ipv6::new(&bytes).unwrap().check_payload_length(), Ok(()));
+        assert_eq!(Ipv6::validate(&bytes[..47]).unwrap_err(), Malformed::Length);
+        assert!(Ipv6::validate(&bytes).is_ok());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What can be wrong with the lengths and fixed fields of a header.
+//! What can be wrong with the lengths, fixed fields and checksum of a header.
 
 use std::error::Error;
 use std::fmt;
@@ -16,6 +16,8 @@ pub enum Malformed {
     Length,
     /// The header is for a protocol pair other than the view's.
     Protocol,
+    /// The header's checksum is wrong.
+    Checksum,
 }
 
 impl fmt::Display for Malformed {
@@ -26,6 +28,7 @@ impl fmt::Display for Malformed {
             Malformed::HeaderLength => "bad header length",
             Malformed::Length => "bad length",
             Malformed::Protocol => "unexpected protocol",
+            Malformed::Checksum => "bad checksum",
         })
     }
 }

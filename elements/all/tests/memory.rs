@@ -99,8 +99,8 @@ fn what_takes_the_place_of_a_filter_and_finds_no_memory_goes_by_its_own_rules() 
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(format!("{MANY}block\npass in proto udp from port 7\n").as_bytes()).unwrap();
     let config = format!("{PORTS}, FILE {}", file.path().display());
-    let mut heir = Bench::setup(class(), &config).inputs(4).outputs(4).as_replacement().build().unwrap();
-    sparingly(|| heir.take_state(&mut old));
-    assert!(heir.stderr_text().contains("their limit stays 2"), "{}", heir.stderr_text());
-    assert!(passes(&mut heir, 2) && !passes(&mut heir, 5) && !passes(&mut heir, 7));
+    let mut successor = Bench::setup(class(), &config).inputs(4).outputs(4).as_replacement().build().unwrap();
+    sparingly(|| successor.take_state(&mut old));
+    assert!(successor.stderr_text().contains("their limit stays 2"), "{}", successor.stderr_text());
+    assert!(passes(&mut successor, 2) && !passes(&mut successor, 5) && !passes(&mut successor, 7));
 }

@@ -120,17 +120,7 @@ impl FlowBalancer {
 
     /// Redirects frames to their members: by the shortcut, or by annotation.
     fn redirect_frames(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
-        let FlowBalancer {
-            v4,
-            v6,
-            local,
-            events: follow,
-            shared,
-            counters: tally,
-            outputs: exits,
-            shortcut,
-            ..
-        } = self;
+        let FlowBalancer { v4, v6, local, events, shared, counters, outputs, shortcut, .. } = self;
         let addresses = (choice.generation(), choice.place_count());
         let open = shortcut.as_mut().and_then(|shortcut| shortcut.open_batch(input, addresses, cx.turn()));
         match &open {
@@ -144,21 +134,21 @@ impl FlowBalancer {
             None => record_service_packets(v4, v6, batch, packet_in_frame, |_| ()),
         }
         let (lane4, lane6) = open.map(|open| (open.v4, open.v6)).unzip();
-        exits.clear();
-        exits.resize(batch.len(), TO_FORWARDER);
+        outputs.clear();
+        outputs.resize(batch.len(), TO_FORWARDER);
         let now = cx.now().since_epoch();
-        let mut by = MemberChooser { choice, local, follow, seed: &shared.seed, now };
+        let mut by = MemberChooser { choice, local, follow: events, seed: &shared.seed, now };
         let frames = batch.iter_mut().into_slice();
-        let mut leading = FrameRedirector { shortcut: lane4, frames, outputs: exits, choice };
-        v4.assign_members(&mut by, tally, &mut leading);
-        v4.assign_others(&mut by, tally, &mut leading);
+        let mut leading = FrameRedirector { shortcut: lane4, frames, outputs, choice };
+        v4.assign_members(&mut by, counters, &mut leading);
+        v4.assign_others(&mut by, counters, &mut leading);
         let mut leading =
             FrameRedirector { shortcut: lane6, frames: leading.frames, outputs: leading.outputs, choice };
-        v6.assign_members(&mut by, tally, &mut leading);
-        v6.assign_others(&mut by, tally, &mut leading);
+        v6.assign_members(&mut by, counters, &mut leading);
+        v6.assign_others(&mut by, counters, &mut leading);
         let ours = v4.recorded_count() + v6.recorded_count();
-        tally.balanced += ours as u64;
-        tally.others += (batch.len() - ours) as u64;
+        counters.balanced += ours as u64;
+        counters.others += (batch.len() - ours) as u64;
     }
 
     /// Sends frames by the outputs that the choice has set.

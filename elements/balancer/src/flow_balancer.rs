@@ -103,9 +103,8 @@ b -> Discard; b[1] -> Discard;",
         ),
     ],
     handlers: HANDLERS,
-    per_worker: true,
     build: |args| Ok(Box::new(FlowBalancer::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 use artery_flow::balance::Member;
 use artery_flow::{Answer, Flow4, Flow6, FlowKey, FlowRecord, FlowState};
 use artery_wire::IpProtocol;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -96,17 +95,22 @@ pub enum StreamItem<'a> {
 }
 
 /// Why a stream is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// It does not begin with [`MAGIC`].
+    #[error("this is not an export of flows")]
     Magic,
     /// It is of another version.
+    #[error("this is of version {0}, and {VERSION} is known here")]
     Version(u16),
     /// It ends before its end.
+    #[error("the export is cut off here")]
     Cut,
     /// There are bytes after its end.
+    #[error("there is more behind the end of the export")]
     GoesOn,
     /// Its number of flows differs from the one in its end.
+    #[error("{met} flows came, and {declared} are said to have come")]
     Count {
         /// The number in the end.
         declared: u64,
@@ -114,52 +118,30 @@ pub enum StreamError {
         met: u64,
     },
     /// An item is longer than items are.
+    #[error("{0} bytes long; the longest have {LONGEST}")]
     TooLong(usize),
     /// An item is shorter than its kind requires.
+    #[error("shorter than what it has to say")]
     TooShort,
     /// No member can be called so.
+    #[error("no name of a member: letters, digits, '.', '-' and '_', at most 64")]
     Name,
     /// A flow belongs to a member that was not named.
+    #[error("its member, number {0}, was not named before")]
     Unnamed(u16),
     /// Flows of this protocol are not remembered.
+    #[error("protocol {0} has no ports: tcp, udp and sctp have")]
     Protocol(u8),
     /// A port is 0.
+    #[error("port 0")]
     NoPort,
     /// Source and destination are equal, loopback, unspecified, or of different families.
+    #[error("there are no flows from {0} to {1}")]
     Addresses(IpAddr, IpAddr),
     /// The state number is unknown, or not valid for this protocol.
+    #[error("state {0} is none of this protocol")]
     State(u8),
 }
-
-impl fmt::Display for StreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StreamError::Magic => f.write_str("this is not an export of flows"),
-            StreamError::Version(version) => {
-                write!(f, "this is of version {version}, and {VERSION} is known here")
-            }
-            StreamError::Cut => f.write_str("the export is cut off here"),
-            StreamError::GoesOn => f.write_str("there is more behind the end of the export"),
-            StreamError::Count { declared: said, met } => {
-                write!(f, "{met} flows came, and {said} are said to have come")
-            }
-            StreamError::TooLong(len) => write!(f, "{len} bytes long; the longest have {LONGEST}"),
-            StreamError::TooShort => f.write_str("shorter than what it has to say"),
-            StreamError::Name => {
-                f.write_str("no name of a member: letters, digits, '.', '-' and '_', at most 64")
-            }
-            StreamError::Unnamed(number) => write!(f, "its member, number {number}, was not named before"),
-            StreamError::Protocol(number) => {
-                write!(f, "protocol {number} has no ports: tcp, udp and sctp have")
-            }
-            StreamError::NoPort => f.write_str("port 0"),
-            StreamError::Addresses(from, to) => write!(f, "there are no flows from {from} to {to}"),
-            StreamError::State(number) => write!(f, "state {number} is none of this protocol"),
-        }
-    }
-}
-
-impl std::error::Error for StreamError {}
 
 /// Whether flows of a protocol can be in a state.
 pub fn is_valid_state(state: FlowState, protocol: IpProtocol) -> bool {

@@ -5,27 +5,32 @@
 mod pattern;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod wrong_arguments;
 
 pub use script::script::ClaimedSignals;
 
 artery_common::element_groups! {
     CLASSES;
 
-    basic(handler_call, quota, rate, template, token_bucket):
+    basic(handler_call, quota, rate, template, token_bucket)[
+        null::PULL, null::PUSH, rated_splitter::BANDWIDTH, switch::STATIC, tee::PULL
+    ]:
         adjust_timestamp, aggregate_counter, aggregate_filter, aggregate_first, aggregate_last,
-        aggregate_length, aggregate_paint, align, average_counter, bandwidth_rated_splitter, bypass,
-        check_length, check_paint, clipboard, counter, discard, error, hash_switch, hub, idle,
-        infinite_source, input_switch, mark_mac_header, message, null, pad, paint, paint_switch, paint_tee,
-        print, pull_null, pull_tee, push_null, random_sample, random_switch, rated_source, rated_splitter,
-        resize, round_robin_switch, set_anno_byte, set_packet_type, set_timestamp, set_timestamp_delta,
-        static_switch, store_data, strip, suppressor, switch, tee, time_filter, time_range, timed_source,
-        timestamp_accum, truncate, unstrip;
+        aggregate_length, aggregate_paint, align, average_counter, bypass, check_length, check_paint,
+        clipboard, counter, discard, error, hash_switch, hub, idle, infinite_source, input_switch,
+        mark_mac_header, message, null, pad, paint, paint_switch, paint_tee, print, random_sample,
+        random_switch, rated_source, rated_splitter, resize, round_robin_switch, set_anno_byte,
+        set_packet_type, set_timestamp, set_timestamp_delta, store_data, strip, suppressor, switch, tee,
+        time_filter, time_range, timed_source, timestamp_accum, truncate, unstrip;
 
-    queue(delay, gap, nearby_queues, rated, store):
-        bandwidth_rated_unqueue, bandwidth_shaper, delay_shaper, delay_unqueue, drr_sched, front_drop_queue,
-        link_unqueue, mixed_queue, notifier_queue, prio_sched, pull_switch, queue, rated_unqueue, red,
-        round_robin_sched, shaper, simple_pull_switch, simple_queue, static_pull_switch, stride_sched,
-        time_sorted_sched, timed_sink, unqueue;
+    queue(delay, gap, nearby_queues, rated, store)[
+        pull_switch::SIMPLE, queues::FRONT_DROP, queues::MIXED, queues::NOTIFIER, queues::SIMPLE,
+        rated_unqueue::BANDWIDTH, shaper::BANDWIDTH
+    ]:
+        delay_shaper, delay_unqueue, drr_sched, link_unqueue, prio_sched, pull_switch, queues,
+        rated_unqueue, red, round_robin_sched, shaper, static_pull_switch, stride_sched, time_sorted_sched,
+        timed_sink, unqueue;
 
     classify: classifier, ip_classifier, ip_filter;
 
@@ -59,7 +64,7 @@ artery_common::element_groups! {
     ]:
         icmp_rewriter, ip_rewriter_patterns, round_robin_ip_mapper;
 
-    files(rotation, summary, summary_lines, trace):
+    files(rotation, summary, summary_lines, trace, transfer):
         from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
 
     script(info):

@@ -48,7 +48,7 @@ pub enum FlowEndReason {
     Active = 2,
     /// Its end was seen, as FIN or RST of TCP.
     EndOfFlow = 3,
-    /// It was removed.
+    /// It was removed by a command, or with its service or rule.
     Forced = 4,
     /// Another needed its place.
     LackOfResources = 5,

@@ -24,6 +24,12 @@ struct FragmentHeader {
     len: usize,
 }
 
+/// The flags and the offset of a fragment whose payload is at `at` in that of a packet with this field.
+fn fragment_field(field: u16, at: usize, is_last: bool) -> u16 {
+    let more = if is_last { field & MORE_FRAGMENTS } else { MORE_FRAGMENTS };
+    field & !(OFFSET | MORE_FRAGMENTS) | (field + (at / 8) as u16) & OFFSET | more
+}
+
 impl Fragmenter {
     /// Adds all fragments but the first to `rest`, and makes the packet the first, with so much payload. A
     /// packet that can't be split is unchanged.
@@ -44,11 +50,7 @@ impl Fragmenter {
         while at < payload.len() {
             let part = &payload[at..payload.len().min(at + chunk)];
             let is_last = at + part.len() == payload.len();
-            let more = if is_last { field & MORE_FRAGMENTS } else { MORE_FRAGMENTS };
-            header.set_lengths(
-                part.len(),
-                field & !(OFFSET | MORE_FRAGMENTS) | (field + (at / 8) as u16) & OFFSET | more,
-            )?;
+            header.set_lengths(part.len(), fragment_field(field, at, is_last))?;
             match self.build_fragment(packet, &header, part, cx) {
                 Some(fragment) => rest.push(fragment),
                 None => cx.count_discarded(DropReason::PoolEmpty, 1),
@@ -63,8 +65,7 @@ impl Fragmenter {
             return packet.trim(excess).ok();
         }
         // Only bytes beyond the total length made the packet too long.
-        let total = usize::from(ip.total_length());
-        let excess = ip_header::bytes(packet).len() - total;
+        let excess = ip_header::bytes(packet).len() - usize::from(ip.total_length());
         ip_header::ip_mut(packet).ok()?.fill_checksum();
         packet.trim(excess).ok()
     }

@@ -2,7 +2,7 @@
 //! A switch names no filter: whoever lists the classes says by a [`RulesMaker`] which one a switch has of its
 //! own, and [`FilterFactories`] have those that a program sets instead.
 use artery_engine::{ArgError, Args, Batch, Context, HandlerError, Packet, StartError};
-use artery_l2::quick::EXCEPTION;
+use artery_l2::quick::Target;
 use artery_l2::{Direction, View};
 use std::any::Any;
 use std::collections::HashMap;
@@ -52,13 +52,6 @@ pub struct FilterContext<'a> {
     pub mark: Option<&'a str>,
 }
 
-/// Targets from this value on are not ports, and their frames are not tested by a filter.
-pub const NO_WAY: u16 = EXCEPTION;
-/// The flag in the target of a frame that is blocked on egress.
-pub const BLOCKED_OUT: u16 = 1 << 14;
-/// The flag in the target of a frame that is blocked on ingress.
-pub const BLOCKED_IN: u16 = 1 << 15;
-
 impl FilterContext<'_> {
     /// For a frame without tag or mark that is received on `port`.
     #[inline]
@@ -93,35 +86,37 @@ pub trait FrameFilter: Any + Send {
     fn test_frame(&mut self, frame: &mut Packet, passage: &FilterContext<'_>, cx: &mut Context<'_>) -> bool;
 
     /// Tests frames without tags that came by a port, where the switch has a filter: on ingress, and if they
-    /// pass, on egress by the ports that `ways` has for them. A target from [`NO_WAY`] on is not tested.
-    /// [`BLOCKED_IN`] or [`BLOCKED_OUT`] is added to that of a blocked frame.
+    /// pass, on egress by the ports of their targets. Frames without a [filtered port](Target::filtered_port)
+    /// are not tested. To the target of a blocked frame it adds that it is.
     fn test_batch(
         &mut self,
         batch: &mut Batch,
         view: &View,
         port: u16,
-        ways: &mut [u16],
+        targets: &mut [Target],
         cx: &mut Context<'_>,
     ) {
-        for (frame, way) in batch.iter_mut().zip(ways).filter(|(_, way)| **way < NO_WAY) {
-            *way |= self.test_pair(frame, view, (port, *way), cx);
+        for (frame, target) in batch.iter_mut().zip(targets) {
+            if let Some(to) = target.filtered_port() {
+                target.merge(self.test_pair(frame, view, (port, to), cx));
+            }
         }
     }
 
-    /// The same for a frame from one port to another. Returns 0, or the flag to add to its target.
+    /// The same for a frame from one port to another. Returns what to add to its target.
     fn test_pair(
         &mut self,
         frame: &mut Packet,
         view: &View,
         (from, to): (u16, u16),
         cx: &mut Context<'_>,
-    ) -> u16 {
+    ) -> Target {
         let [comes, goes] = [from, to].map(|port| view.is_filtered_at(port));
         if comes && !self.test_frame(frame, &FilterContext::on_ingress(view, from), cx) {
-            return BLOCKED_IN;
+            return Target::BLOCKED_IN;
         }
         let passes = !goes || self.test_frame(frame, &FilterContext::on_egress(view, from, to), cx);
-        if passes { 0 } else { BLOCKED_OUT }
+        if passes { Target::PASSED } else { Target::BLOCKED_OUT }
     }
 
     /// Whether it passes everything and has no other effect.

@@ -41,7 +41,11 @@ pub fn needs_checksum(packet: &Packet, header_len: usize) -> bool {
 
 /// Why a packet without the header that should be there ends.
 pub fn drop_reason(malformed: Malformed) -> DropReason {
-    if malformed == Malformed::Truncated { DropReason::TooShort } else { DropReason::Malformed }
+    match malformed {
+        Malformed::Truncated => DropReason::TooShort,
+        Malformed::Checksum => DropReason::BadChecksum,
+        _ => DropReason::Malformed,
+    }
 }
 
 /// Sets where the IP header and the transport header start.

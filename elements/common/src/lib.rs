@@ -17,7 +17,6 @@ pub mod json;
 pub mod network_header;
 pub mod packet_samples;
 pub mod reassembly;
-pub mod value;
 
 use artery_engine::RouterHandler;
 

@@ -5,8 +5,7 @@ use super::shared::{FilterParts, SharedFilter};
 use super::worker::{WorkerFilter, link_header};
 use super::{answers, ask, header_check, interfaces, ports, runs};
 use artery_common::frame_filter::{
-    BLOCKED_IN, BLOCKED_OUT, FilterCommands, FilterContext, FilterPoint, FilterPort, FrameFilter, NO_WAY,
-    RulesMaker, SharedRules,
+    FilterCommands, FilterContext, FilterPoint, FilterPort, FrameFilter, RulesMaker, SharedRules,
 };
 use artery_engine::{ArgError, Args, Batch, Context, DropReason, HandlerError, Packet, StartError};
 use artery_filter::dissect::HookContext;
@@ -16,6 +15,7 @@ use artery_filter::names::InterfaceRecord;
 use artery_filter::states::StateId;
 use artery_filter::syntax::FilterSite;
 use artery_l2 as switch;
+use artery_l2::quick::Target;
 use artery_rcu::Domain;
 use std::any::Any;
 use std::io;
@@ -190,13 +190,13 @@ impl SwitchFilter {
     /// Parses the keys of untagged frames on ingress, and prefetches the memory of their
     /// states on both ports.
     fn parse_keys(&mut self, batch: &Batch) {
-        let SwitchFilter { half: WorkerFilter { filter, .. }, keys: glances, exceptions, .. } = self;
-        glances.clear();
+        let SwitchFilter { half: WorkerFilter { filter, .. }, keys, exceptions, .. } = self;
+        keys.clear();
         exceptions.clear();
-        glances.extend(batch.iter().map(|frame| {
+        keys.extend(batch.iter().map(|frame| {
             filter.parse_key_and_view(frame_payload(frame), Direction::In, |view| exceptions.push(view))
         }));
-        filter.prefetch_states(glances);
+        filter.prefetch_states(keys);
     }
 
     /// The egress point, if frames from such an ingress may pass both tests on the fast path.
@@ -213,26 +213,26 @@ impl SwitchFilter {
         batch: &mut Batch,
         view: &switch::View,
         (port, from, is_open): (u16, HookContext, bool),
-        ways: &mut [u16],
+        targets: &mut [Target],
         cx: &mut Context<'_>,
     ) {
         self.parse_keys(batch);
-        let (glances, exceptions) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.exceptions));
-        let mut views = BatchViews { keys: glances.iter(), exceptions: exceptions.iter() };
-        let (mut last, mut leaves) = (NO_WAY, None);
-        let each = batch.iter_mut().zip(&glances).zip(ways).filter(|(_, way)| **way < NO_WAY);
-        for ((frame, glance), way) in each {
-            if *way != last {
-                last = *way;
-                leaves = if is_open { self.fast_path_egress(view, port, last) } else { None };
+        let (keys, exceptions) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.exceptions));
+        let mut views = BatchViews { keys: keys.iter(), exceptions: exceptions.iter() };
+        let (mut last, mut leaves) = (Target::EXCEPTION, None);
+        for ((frame, key), target) in batch.iter_mut().zip(&keys).zip(targets) {
+            let Some(to) = target.filtered_port() else { continue };
+            if *target != last {
+                last = *target;
+                leaves = if is_open { self.fast_path_egress(view, port, to) } else { None };
             }
             let through = match leaves.filter(|_| header_check::has_good_checksum(frame_payload(frame))) {
-                Some(to) => self.half.filter.pass_through(|| frame_payload(frame), glance, (from, to)),
+                Some(to) => self.half.filter.pass_through(|| frame_payload(frame), key, (from, to)),
                 None => ThroughVerdict::Unknown,
             };
-            *way |= self.apply_verdict(through, frame, view, (port, last), || views.view_of(glance), cx);
+            target.merge(self.apply_verdict(through, frame, view, (port, to), || views.view_of(key), cx));
         }
-        (self.keys, self.exceptions) = (glances, exceptions);
+        (self.keys, self.exceptions) = (keys, exceptions);
     }
 
     /// Tests frames that come in runs of one flow: the result for the first applies to the others.
@@ -242,43 +242,41 @@ impl SwitchFilter {
         batch: &mut Batch,
         view: &switch::View,
         (port, from): (u16, HookContext),
-        ways: &mut [u16],
+        targets: &mut [Target],
         cx: &mut Context<'_>,
     ) {
         let frames = batch.iter_mut().into_slice();
-        let (mut next, mut last, mut leaves) = (0, NO_WAY, None);
-        while let (Some(frame), Some(way)) = (frames.get_mut(next), ways.get_mut(next)) {
+        let (mut next, mut last, mut leaves) = (0, Target::EXCEPTION, None);
+        while let (Some(frame), Some(target)) = (frames.get_mut(next), targets.get_mut(next)) {
             next += 1;
-            if *way >= NO_WAY {
-                continue;
-            }
-            if *way != last {
-                last = *way;
-                leaves = self.fast_path_egress(view, port, last);
+            let Some(egress) = target.filtered_port() else { continue };
+            if *target != last {
+                last = *target;
+                leaves = self.fast_path_egress(view, port, egress);
             }
             let filter = &mut self.half.filter;
             let to = leaves.filter(|_| header_check::has_good_checksum(frame_payload(frame)));
             let mut exception = None;
             let mut parse =
                 |packet| filter.parse_keys_and_view(packet, Direction::In, |parsed| exception = Some(parsed));
-            let glance = to.map(|to| (parse(frame_payload(frame)), to));
-            let through = match &glance {
-                Some((glance, to)) => filter.pass_through(|| frame_payload(frame), glance, (from, *to)),
+            let key = to.map(|to| (parse(frame_payload(frame)), to));
+            let through = match &key {
+                Some((key, to)) => filter.pass_through(|| frame_payload(frame), key, (from, *to)),
                 None => ThroughVerdict::Unknown,
             };
-            if let (ThroughVerdict::Passed, Some((glance, to))) = (through, &glance) {
-                let behind = frames[next..].iter().take(runs::run_length(&ways[next..], last));
+            if let (ThroughVerdict::Passed, Some((key, to))) = (through, &key) {
+                let behind = frames[next..].iter().take(runs::run_length(&targets[next..], last));
                 let sound =
                     behind.map(frame_payload).take_while(|packet| header_check::has_good_checksum(packet));
-                next += filter.pass_run(sound, glance, (from, *to));
+                next += filter.pass_run(sound, key, (from, *to));
             } else {
-                let parsed = || exception.or_else(|| glance.map(|(glance, _)| glance.view()));
-                *way |= self.apply_verdict(through, frame, view, (port, last), parsed, cx);
+                let parsed = || exception.or_else(|| key.map(|(key, _)| key.view()));
+                target.merge(self.apply_verdict(through, frame, view, (port, egress), parsed, cx));
             }
         }
     }
 
-    /// The bits to add to the target of a frame, after the fast path passed it or left it to the rules.
+    /// What to add to the target of a frame, after the fast path passed it or left it to the rules.
     #[inline(always)]
     fn apply_verdict(
         &mut self,
@@ -288,11 +286,11 @@ impl SwitchFilter {
         (from, to): (u16, u16),
         parsed: impl FnOnce() -> Option<PacketView>,
         cx: &mut Context<'_>,
-    ) -> u16 {
+    ) -> Target {
         let untagged =
             |packet: Option<PacketView>| packet.map(|packet| ParsedFrame { header: HEADER, packet });
         match through {
-            ThroughVerdict::Passed => 0,
+            ThroughVerdict::Passed => Target::PASSED,
             ThroughVerdict::Unknown => self.test_both(frame, view, (from, to), untagged(parsed()), cx),
             ThroughVerdict::Entered(Passed { state, tag, .. }) => {
                 self.ingress = Came { state, tag, parsed: untagged(parsed()) };
@@ -309,14 +307,17 @@ impl SwitchFilter {
         (from, to): (u16, u16),
         parsed: Option<ParsedFrame>,
         cx: &mut Context<'_>,
-    ) -> u16 {
+    ) -> Target {
         self.ingress = Came { parsed, ..Came::default() };
         if view.is_filtered_at(from)
             && !self.test_parsed(frame, &FilterContext::on_ingress(view, from), parsed, cx)
         {
-            return BLOCKED_IN;
+            return Target::BLOCKED_IN;
         }
-        if view.is_filtered_at(to) { self.test_out(frame, view, (from, to), cx) } else { 0 }
+        match view.is_filtered_at(to) {
+            true => self.test_out(frame, view, (from, to), cx),
+            false => Target::PASSED,
+        }
     }
 
     /// Tests a frame on egress that has passed on ingress.
@@ -326,10 +327,10 @@ impl SwitchFilter {
         view: &switch::View,
         (from, to): (u16, u16),
         cx: &mut Context<'_>,
-    ) -> u16 {
+    ) -> Target {
         let passage = FilterContext::on_egress(view, from, to);
         let passes = self.test_parsed(frame, &passage, self.ingress.parsed, cx);
-        if passes { 0 } else { BLOCKED_OUT }
+        if passes { Target::PASSED } else { Target::BLOCKED_OUT }
     }
 
     /// Tests a frame, of which this was parsed before.
@@ -424,15 +425,15 @@ impl FrameFilter for SwitchFilter {
         batch: &mut Batch,
         view: &switch::View,
         port: u16,
-        ways: &mut [u16],
+        targets: &mut [Target],
         cx: &mut Context<'_>,
     ) {
         let from = self.hook_context(&FilterContext::on_ingress(view, port));
         // Whether frames are tested on all ports, so that the fast path may apply.
         let is_open = view.has_filter() && from.direction == Direction::In && self.half.is_fast_path_at(from);
         match is_open && runs::seem_to_come(batch, frame_payload) {
-            true => self.test_runs(batch, view, (port, from), ways, cx),
-            false => self.test_each(batch, view, (port, from, is_open), ways, cx),
+            true => self.test_runs(batch, view, (port, from), targets, cx),
+            false => self.test_each(batch, view, (port, from, is_open), targets, cx),
         }
         self.half.filter.end_batch();
     }

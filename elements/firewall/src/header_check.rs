@@ -2,7 +2,7 @@
 //! dropped, whatever the rules.
 use artery_filter::dissect::FilterDropReason;
 use artery_wire::checksum::is_ipv4_header_valid;
-use artery_wire::{Ipv4, Ipv6};
+use artery_wire::{Ipv4, Ipv6, Malformed};
 use std::net::Ipv6Addr;
 
 /// Bytes of a header of IPv4 without options.
@@ -27,13 +27,11 @@ pub(super) fn has_good_checksum(packet: &[u8]) -> bool {
 }
 
 fn ipv4_header_fault(packet: &[u8]) -> Option<FilterDropReason> {
-    let Ok(header) = Ipv4::new(packet) else { return Some(FilterDropReason::Short) };
-    if header.check_total_length().is_err() {
-        return Some(FilterDropReason::Short);
-    }
-    if !header.checksum_is_valid() {
-        return Some(FilterDropReason::ProtocolChecksum);
-    }
+    let header = match Ipv4::validate(packet) {
+        Ok(header) => header,
+        Err(Malformed::Checksum) => return Some(FilterDropReason::ProtocolChecksum),
+        Err(_) => return Some(FilterDropReason::Short),
+    };
     let (source, destination) = (header.src(), header.dst());
     let is_wrong = source.is_loopback() || destination.is_loopback() || source.is_multicast();
     is_wrong.then_some(FilterDropReason::Normalize)

@@ -95,9 +95,8 @@ pf[0], pf[1], pf[2], pf[3] -> Discard;",
         )
         .parameters(),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(PacketFilter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// How many packets ahead the memory of a packet is prefetched.
@@ -149,10 +148,10 @@ impl PacketFilter {
     /// many packets ahead it is to be prefetched again before use.
     #[inline(always)]
     fn parse_keys<'p>(&mut self, direction: Direction, packets: impl Iterator<Item = &'p Packet>) -> usize {
-        let PacketFilter { half: WorkerFilter { filter, .. }, keys: glances, .. } = self;
-        glances.clear();
-        glances.extend(packets.map(|packet| filter.parse_key(ip_payload(packet), direction)));
-        filter.prefetch_states(glances)
+        let PacketFilter { half: WorkerFilter { filter, .. }, keys, .. } = self;
+        keys.clear();
+        keys.extend(packets.map(|packet| filter.parse_key(ip_payload(packet), direction)));
+        filter.prefetch_states(keys)
     }
 
     /// Passes inbound packets that have states, up to the first that the fast path can't decide
@@ -160,11 +159,11 @@ impl PacketFilter {
     #[inline(never)]
     fn pass_ingress(&mut self, batch: &mut Batch, at: HookContext) -> usize {
         let ahead = self.parse_keys(Direction::In, prefetch_packets(batch));
-        let PacketFilter { half: WorkerFilter { filter, .. }, keys: glances, .. } = self;
+        let PacketFilter { half: WorkerFilter { filter, .. }, keys, .. } = self;
         let mut passed = 0;
-        for (packet, glance) in batch.iter_mut().zip(&*glances) {
-            filter.prefetch_again(glances.get(passed + ahead));
-            let Some(state) = filter.pass_fast(|| ip_payload(packet), glance, at) else { break };
+        for (packet, key) in batch.iter_mut().zip(&*keys) {
+            filter.prefetch_again(keys.get(passed + ahead));
+            let Some(state) = filter.pass_fast(|| ip_payload(packet), key, at) else { break };
             annotate_plain(packet, state);
             passed += 1;
         }
@@ -178,10 +177,10 @@ impl PacketFilter {
         let packets = batch.iter_mut().into_slice();
         let mut passed = 0;
         while let Some(packet) = packets.get(passed) {
-            let glance = filter.parse_keys(ip_payload(packet), at.direction);
-            let Some(state) = filter.pass_fast(|| ip_payload(packet), &glance, at) else { break };
+            let key = filter.parse_keys(ip_payload(packet), at.direction);
+            let Some(state) = filter.pass_fast(|| ip_payload(packet), &key, at) else { break };
             let followers = packets[passed + 1..].iter().map(ip_payload);
-            let end = passed + 1 + filter.enter_run(followers, &glance, (state, at));
+            let end = passed + 1 + filter.enter_run(followers, &key, (state, at));
             packets[passed..end].iter_mut().for_each(|packet| annotate_plain(packet, state));
             passed = end;
         }
@@ -224,8 +223,8 @@ impl PacketFilter {
         if is_plain {
             self.parse_keys(direction, batch.iter().skip(passed).filter(|packet| came(packet).is_none()));
         }
-        let glances = std::mem::take(&mut self.keys);
-        let (mut strangers, mut number) = (glances.iter(), 0);
+        let keys = std::mem::take(&mut self.keys);
+        let (mut strangers, mut number) = (keys.iter(), 0);
         batch.filter_map(|mut packet| {
             number += 1;
             if number <= passed {
@@ -235,9 +234,9 @@ impl PacketFilter {
             let state = match came(&packet) {
                 _ if !is_plain => None,
                 Some(came) => filter.pass_linked(ip_payload(&packet), came, place.at),
-                None => strangers
-                    .next()
-                    .and_then(|glance| filter.pass_fast(|| ip_payload(&packet), glance, place.at)),
+                None => {
+                    strangers.next().and_then(|key| filter.pass_fast(|| ip_payload(&packet), key, place.at))
+                }
             };
             match state {
                 Some(state) => {
@@ -249,7 +248,7 @@ impl PacketFilter {
                 None => self.test_packet(packet, place, cx),
             }
         });
-        self.keys = glances;
+        self.keys = keys;
     }
 
     /// Passes on the frames of a batch that are not filtered.

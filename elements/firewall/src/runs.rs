@@ -22,12 +22,14 @@ pub(super) fn seem_to_come(batch: &Batch, carried: impl Fn(&Packet) -> &[u8]) ->
     step >= 2 && (0..LOOKED_AT).all(is_run)
 }
 
-/// How many numbers at the front equal this one. Usually all do, so several are compared at a time.
+/// How many values at the front equal this one. Usually all do, so several are compared at a time.
 #[inline]
-pub(super) fn run_length(numbers: &[u16], number: u16) -> usize {
-    let (chunks, _) = numbers.as_chunks::<AT_A_TIME>();
-    let alike = AT_A_TIME * chunks.iter().take_while(|chunk| **chunk == [number; AT_A_TIME]).count();
-    alike + numbers[alike..].iter().take_while(|other| **other == number).count()
+pub(super) fn run_length<T: Copy + PartialEq>(all: &[T], first: T) -> usize {
+    let is_alike =
+        |chunk: &&[T; AT_A_TIME]| chunk.iter().fold(true, |alike, other| alike & (*other == first));
+    let (chunks, _) = all.as_chunks::<AT_A_TIME>();
+    let alike = AT_A_TIME * chunks.iter().take_while(is_alike).count();
+    alike + all[alike..].iter().take_while(|other| **other == first).count()
 }
 
 #[cfg(test)]

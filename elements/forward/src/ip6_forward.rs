@@ -43,9 +43,8 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
     ports: "-/-",
     processing: "h/h",
     args: forward::ARGS,
-    per_worker: true,
     build: |args| Ok(Box::new(Forward::<u128>::new(args, &CLASS)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Bytes of an IPv6 header, and of that with a link header.

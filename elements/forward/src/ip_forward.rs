@@ -45,9 +45,8 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
     ports: "-/-",
     processing: "h/h",
     args: forward::ARGS,
-    per_worker: true,
     build: |args| Ok(Box::new(Forward::<u32>::new(args, &CLASS)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Bytes of link header and IP header without options.
@@ -142,6 +141,40 @@ impl ForwardFamily for u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use artery_l3::path::ExceptionSources;
+    use artery_wire::build::{ether, ip4};
+    use artery_wire::{EtherType, Ipv4};
+
+    #[test]
+    fn the_check_of_a_frame_passes_what_validation_does_if_any_router_may_forward_it() {
+        let sources = ExceptionSources::new([], false);
+        let gate = FrameCheck {
+            mac_address: u64::from_le_bytes([0, 0, 2, 0, 0, 0, 0, 1]),
+            exception_sources: &sources,
+        };
+        let packet = ip4().src("10.0.0.1").dst("10.9.0.1").ttl(2).udp(1, 2);
+        let whole = ether("02:00:00:00:00:01", "02:00:00:00:00:09").ip4(packet).bytes();
+        let mut passed = 0;
+        let mut compare = |frame: &[u8]| {
+            let valid = Ipv4::validate(&frame[LINK.min(frame.len())..]);
+            let is_plain = valid.is_ok_and(|ip| ip.options().is_empty() && ip.ttl() > 1);
+            let expected = is_plain && frame[12..LINK] == EtherType::IPV4.0.to_be_bytes();
+            assert_eq!(check_ipv4_frame(frame, &gate, |_| 0).1, expected, "{frame:02x?}");
+            passed += u32::from(expected);
+        };
+        for (at, byte) in (12..HEADERS).flat_map(|at| (0..=u8::MAX).map(move |byte| (at, byte))) {
+            let mut frame = whole.clone();
+            frame[at] = byte;
+            compare(&frame);
+            if let Ok(mut ip) = Ipv4::new(&mut frame[LINK..]) {
+                ip.fill_checksum();
+            }
+            compare(&frame);
+        }
+        (0..whole.len()).for_each(|len| compare(&whole[..len]));
+        compare(&[&whole[..], b"padding"].concat());
+        assert!(passed > 2000, "{passed}");
+    }
 
     #[test]
     fn every_checksum_becomes_what_an_update_makes_of_it() {

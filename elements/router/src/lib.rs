@@ -24,7 +24,7 @@ artery_common::element_groups! {
         update
     ): fpm_server;
 
-    host_routes(follower, wanted): host_routes;
+    host_routes(follower, log_lines, wanted): host_routes;
 
-    host_ports(interfaces, kernel_routes, kernel_table, log_lines, shared, status, threads): host_ports;
+    host_ports(interfaces, kernel_routes, kernel_table, shared, status, threads): host_ports;
 }

@@ -151,8 +151,7 @@ Idle -> veb0 -> Discard; Idle -> [1] veb0; veb0[1] -> Discard; Idle -> [2] veb0;
         ),
     ],
     handlers: HANDLERS,
-    per_worker: true,
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// How often the MAC table is searched for expired entries.

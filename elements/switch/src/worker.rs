@@ -1,20 +1,17 @@
 //! Switches a batch of frames.
 use super::speak::send_all;
 use super::tag;
-use artery_common::frame_filter::{BLOCKED_IN, BLOCKED_OUT, FilterContext, FilterPoint, FrameFilter};
+use artery_common::frame_filter::{FilterContext, FilterPoint, FrameFilter};
 use artery_engine::{Batch, Context, DropReason, Packet};
 use artery_l2::counts::Counts;
 use artery_l2::decide::{self, Cause, Egress, EgressRewrite, FloodKind, Ingress, Stop, TagRewrite};
-use artery_l2::quick::{BatchLookup, EXCEPTION, NOT_IP};
+use artery_l2::quick::{BatchLookup, Target};
 use artery_l2::stp::{Outgoing, SpanningSwitch};
 use artery_l2::{
     Audience, Direction, FrameView, GroupView, Learned, MacKey, MacTable, Mark, Switch, View, seconds,
 };
 use artery_wire::membership::Membership;
 use std::time::Duration;
-
-/// The bits of a target that name the port or exception, without flags.
-const WAY: u16 = NOT_IP - 1;
 
 /// The switch for the time of a batch.
 pub(super) struct BatchSwitch<'a> {
@@ -32,14 +29,14 @@ pub(super) struct BatchSwitch<'a> {
     pub(super) needs_wake: bool,
 }
 
-impl BatchSwitch<'_> {
+impl<'a> BatchSwitch<'a> {
     fn switch_itself(&self) -> &Switch {
         self.spanning.switch()
     }
 
     /// Switches frames: together where only the MAC table is needed, and the rest one by one.
     #[inline]
-    pub(super) fn switch_batch(&mut self, batch: &mut Batch, ways: &mut BatchLookup, cx: &mut Context<'_>) {
+    pub(super) fn switch_batch(&mut self, batch: &mut Batch, found: &mut BatchLookup, cx: &mut Context<'_>) {
         let Some(counts) = self.counts.ports.get(usize::from(self.port)) else {
             return cx.discard_all(batch, DropReason::NotAPort);
         };
@@ -47,7 +44,7 @@ impl BatchSwitch<'_> {
         let bytes = bytes_of(batch);
         counts.received[1].add(bytes);
         match self.view.is_fast_path(self.port) {
-            true => self.switch_plain(batch, bytes, ways, cx),
+            true => self.switch_plain(batch, bytes, found, cx),
             false => batch.drain().for_each(|frame| self.switch_frame(frame, cx)),
         }
     }
@@ -63,48 +60,49 @@ impl BatchSwitch<'_> {
         found.lookup_batch((self.view, self.table), self.port, now, batch.iter().map(Packet::data));
         let is_filtered = self.filter.is_some()
             && (self.view.is_filtered_at(self.port)
-                || found.targets_mut().iter().any(|way| self.view.is_vport(*way)));
+                || found.targets_mut().iter().any(|target| self.leads_to_vport(*target)));
         if is_filtered && let Some(filter) = &mut self.filter {
             filter.test_batch(batch, self.view, self.port, found.targets_mut(), cx);
         }
-        found.refresh_sources(self.table, now, |way| way & BLOCKED_IN == 0);
-        let mut ways = found.targets_mut();
+        found.refresh_sources(self.table, now, |target| !target.is_blocked_in());
+        let mut targets = found.targets_mut();
         if is_filtered {
-            let left = self.retain_unblocked(ways, batch, cx);
-            ways = &mut ways[..left];
+            let left = self.retain_unblocked(targets, batch, cx);
+            targets = &mut targets[..left];
             bytes = bytes_of(batch);
         }
-        let Some(first) = ways.first().map(|way| way & WAY) else { return };
-        // All are compared, as that is quicker than to stop at the first that differs.
-        if first < EXCEPTION && ways.iter().fold(0, |differ, way| differ | (way ^ first)) & WAY == 0 {
-            self.count_sent(first, batch.len() as u64, bytes);
-            return cx.send_all(usize::from(first), batch);
+        if let Some(to) = Target::common_port(targets) {
+            self.count_sent(to, batch.len() as u64, bytes);
+            return cx.send_all(usize::from(to), batch);
         }
-        for (frame, way) in batch.drain().zip(ways) {
-            match *way & WAY {
-                to if to < EXCEPTION => self.send_frame(frame, to, cx),
-                _ => self.switch_frame(frame, cx),
+        for (frame, target) in batch.drain().zip(targets) {
+            match target.port() {
+                Some(to) => self.send_frame(frame, to, cx),
+                None => self.switch_frame(frame, cx),
             }
         }
     }
 
+    fn leads_to_vport(&self, target: Target) -> bool {
+        target.filtered_port().is_some_and(|to| self.view.is_vport(to))
+    }
+
     /// Drops the frames that a filter has blocked, and moves the targets of the rest to the front. Returns
     /// how many are left.
-    fn retain_unblocked(&mut self, ways: &mut [u16], batch: &mut Batch, cx: &mut Context<'_>) -> usize {
-        const BLOCKED: u16 = BLOCKED_IN | BLOCKED_OUT;
-        if ways.iter().fold(0, |all, way| all | way) & BLOCKED == 0 {
-            return ways.len();
+    fn retain_unblocked(&mut self, targets: &mut [Target], batch: &mut Batch, cx: &mut Context<'_>) -> usize {
+        if !Target::is_any_blocked(targets) {
+            return targets.len();
         }
         let (mut next, mut left) = (0, 0);
         batch.filter_map(|frame| {
-            let way = ways[next];
+            let target = targets[next];
             next += 1;
-            if way & BLOCKED == 0 {
-                ways[left] = way;
+            if !target.is_blocked() {
+                targets[left] = target;
                 left += 1;
                 return Some(frame);
             }
-            let port = if way & BLOCKED_IN != 0 { self.port } else { way & WAY };
+            let port = target.port().filter(|_| !target.is_blocked_in()).unwrap_or(self.port);
             self.drop_frame(frame, port, Cause::Filter, cx);
             None
         });
@@ -226,11 +224,7 @@ impl BatchSwitch<'_> {
         let Some(sight) = FrameView::new(frame.data()) else {
             return self.drop_frame(frame, self.port, Cause::TooShort, cx);
         };
-        let mut audience = Audience::All;
-        if many == FloodKind::Multicast && self.view.snoops() {
-            self.snoop_membership(&sight, entered);
-            audience = self.groups.find_audience(self.view, &sight, entered);
-        }
+        let audience = self.find_audience(&sight, entered, many);
         let many = Some(many).filter(|_| audience == Audience::All);
         let mut last: Option<(u16, EgressRewrite)> = None;
         for to in (0..self.view.len() as u16).filter(|to| audience.contains_port(self.view, *to)) {
@@ -254,6 +248,15 @@ impl BatchSwitch<'_> {
             None if matches!(audience, Audience::Routers(_)) => cx.discard(frame, DropReason::Consumed),
             None => self.drop_frame(frame, self.port, Cause::Nowhere, cx),
         }
+    }
+
+    /// The ports that get a flooded frame, whose membership messages are snooped.
+    fn find_audience(&mut self, sight: &FrameView<'_>, entered: &Ingress, many: FloodKind) -> Audience<'a> {
+        if many != FloodKind::Multicast || !self.view.snoops() {
+            return Audience::All;
+        }
+        self.snoop_membership(sight, entered);
+        self.groups.find_audience(self.view, sight, entered)
     }
 
     /// The MAC table entry of an address, unless it has expired.

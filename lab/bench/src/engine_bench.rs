@@ -337,13 +337,8 @@ fn two_workers(effort: Effort, report: &mut Report) -> anyhow::Result<()> {
     let (mut together, mut apart) = (Vec::new(), Vec::new());
     for _ in 0..effort.rounds {
         let run = |args: &[&str], file: &Path| {
-            Command::new(&artery)
-                .stdout(Stdio::null())
-                .arg("run")
-                .args(args)
-                .arg(file)
-                .stdin(Stdio::null())
-                .spawn()
+            let mut command = Command::new(&artery);
+            command.arg("run").args(args).arg(file).stdin(Stdio::null()).stdout(Stdio::null()).spawn()
         };
         let start = Instant::now();
         ensure!(run(&["--workers", "2", "--affinity"], &both)?.wait()?.success(), "two workers failed");

@@ -1,9 +1,9 @@
 //! SIGHUP to a running router: it reads its configuration again while packets pass, and loses none; with
 //! mistakes the running configuration stays. It reopens log files, and notifies a service manager.
 
-use crate::support::{FAR, SOON, end, until, until_answered, wire, with_hosts};
+use crate::support::{FAR, SOON, end, under_traffic, until, until_answered, wire, with_hosts};
 use artery_rig::program::artery;
-use artery_rig::{Command, Host, Process, Result, Rig, Signal, Traffic, TrafficReport};
+use artery_rig::{Command, Host, Process, Result, Rig, Signal};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,29 +26,6 @@ fn reload(router: &mut Process, outcome: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sends numbered datagrams in four flows, of which nothing but the router can lose any, and reloads it
-/// again and again meanwhile.
-fn reload_under_traffic(
-    (from, to, address): (&Host, &Host, &str),
-    mut reload: impl FnMut() -> Result<()>,
-) -> Result<TrafficReport> {
-    let traffic = Traffic::between(from, to, address).frames(4000).rate(4000).flows(4);
-    let (report, times) = std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
-        let mut times = 0;
-        while !running.is_finished() {
-            reload()?;
-            times += 1;
-        }
-        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-        Ok::<_, artery_rig::RigError>((report, times))
-    })?;
-    assert!(times >= 2, "{times} reloads");
-    assert_eq!((report.sent, report.refused, report.overrun), (4000, 0, 0), "{report}");
-    assert_eq!(report.received, report.sent, "{times} reloads: {report}");
-    Ok(report)
-}
-
 #[test]
 fn a_router_reads_its_file_again_with_or_without_r_and_loses_nothing() {
     with_hosts("reload-run", |hosts| {
@@ -61,7 +38,7 @@ fn a_router_reads_its_file_again_with_or_without_r_and_loses_nothing() {
             until_answered(&hosts.a, FAR, &mut router)?;
             let texts = [wire("AUTO") + " added :: Idle;", wire("AUTO")];
             let mut times = 0;
-            reload_under_traffic((&hosts.a, &hosts.b, FAR), || {
+            under_traffic((&hosts.a, &hosts.b, FAR), 4000, |_| {
                 std::fs::write(&file, &texts[times % 2]).unwrap();
                 times += 1;
                 reload(&mut router, REPLACED)
@@ -112,7 +89,7 @@ fn a_router_reads_its_tables_again() {
         assert_eq!(answers("198.51.100.1")?, 0);
         let texts = ["192.0.2.0/24\n", "192.0.2.0/24\n198.51.100.0/24\n"];
         let mut times = 0;
-        reload_under_traffic((&a, &b, "192.0.2.1"), || {
+        under_traffic((&a, &b, "192.0.2.1"), 4000, |_| {
             times += 1;
             std::fs::write(&table, texts[times % 2]).unwrap();
             reload(&mut router, REPLACED)
@@ -219,7 +196,7 @@ fn a_switch_reads_its_folder_again_and_keeps_states_and_tables() {
         net.until_reached(0, "10.0.0.9")?;
         assert_eq!(net.answers(0, "10.0.0.3")?, 0);
         net.pfctl("-t spam -T add 10.0.0.99")?;
-        reload_under_traffic((a, b, "10.0.0.2"), || reload(&mut switch, REPLACED))?;
+        under_traffic((a, b, "10.0.0.2"), 4000, |_| reload(&mut switch, REPLACED))?;
 
         // Rules that let only pings pass: a connection that is there goes on, a new one does not begin.
         let connection = std::thread::scope(|scope| {

@@ -1,31 +1,18 @@
 //! `artery up` from folders of BSD's files between Linux hosts: what is judged is what is done, and what the
 //! packet filter of a switch does with what passes.
 
-use crate::support::switching::{Switch, address, folder_with};
+use crate::support::switching::{self, Switch, SwitchNet, address, folder_with};
 use crate::support::{SOON, end, until};
+use artery_rig::Result;
 use artery_rig::program::artery;
-use artery_rig::{Host, Result, Rig};
 use artery_wire::build::{ether, ip4};
 use std::path::Path;
 
 /// Hosts at 10.0.0.1 and 10.0.0.2, each linked by its eth0 to `s`, whose interfaces eth0 and eth1 are down.
-struct Net {
-    hosts: [Host; 2],
-    s: Host,
-}
+type Net = SwitchNet<2>;
 
 fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    artery_rig::test(label, |rig: &Rig| {
-        artery()?;
-        let (hosts, s) = ([rig.host("a")?, rig.host("b")?], rig.host("s")?);
-        for (n, host) in hosts.iter().enumerate() {
-            let port = format!("eth{n}");
-            rig.link(host, "eth0", &s, &port)?;
-            host.address("eth0", &format!("{}/24", address(n)))?;
-            s.down(&port)?;
-        }
-        body(&Net { hosts, s })
-    });
+    switching::on_the_net(label, 2, body);
 }
 
 const MAP: &str = "em0=eth0,em1=eth1";

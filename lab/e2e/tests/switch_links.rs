@@ -142,6 +142,19 @@ fn in_a_ring_with_the_kernels_bridge_one_port_is_held_back_and_a_cut_is_healed()
     });
 }
 
+/// Hosts at 10.0.0.1 and 10.0.0.2, and a switch between them that forwards.
+fn between_two_hosts(rig: &Rig) -> Result<([Host; 3], Running)> {
+    artery()?;
+    let (a, b, s) = (rig.host("a")?, rig.host("b")?, rig.host("s")?);
+    rig.link(&a, "eth0", &s, "eth0")?;
+    rig.link(&b, "eth0", &s, "eth1")?;
+    a.address("eth0", "10.0.0.1/24")?;
+    b.address("eth0", "10.0.0.2/24")?;
+    let mut running = Running::start(&s, "add eth0\nadd eth1\nup\n")?;
+    crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+    Ok(([a, b, s], running))
+}
+
 fn line_of<'a>(text: &'a str, what: &str) -> &'a str {
     text.lines().find(|line| line.contains(what)).unwrap_or("")
 }
@@ -149,14 +162,7 @@ fn line_of<'a>(text: &'a str, what: &str) -> &'a str {
 #[test]
 fn frames_do_not_go_to_links_that_are_down_and_return_with_them() {
     artery_rig::test("up-links", |rig: &Rig| {
-        artery()?;
-        let (a, b, s) = (rig.host("a")?, rig.host("b")?, rig.host("s")?);
-        rig.link(&a, "eth0", &s, "eth0")?;
-        rig.link(&b, "eth0", &s, "eth1")?;
-        a.address("eth0", "10.0.0.1/24")?;
-        b.address("eth0", "10.0.0.2/24")?;
-        let mut running = Running::start(&s, "add eth0\nadd eth1\nup\n")?;
-        crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+        let ([a, b, s], mut running) = between_two_hosts(rig)?;
         let frame = format!("eth0 ff:ff:ff:ff:ff:ff {}", a.mac("eth0")?);
         let leaves = |said: &str| said.contains("leaves by eth1");
         running.until(|| running.explain(&frame), SOON, leaves)?;
@@ -177,14 +183,7 @@ fn frames_do_not_go_to_links_that_are_down_and_return_with_them() {
 #[test]
 fn an_interface_that_is_renamed_or_made_again_stays_a_port_of_the_switch() {
     artery_rig::test("up-again", |rig: &Rig| {
-        artery()?;
-        let (a, b, s) = (rig.host("a")?, rig.host("b")?, rig.host("s")?);
-        rig.link(&a, "eth0", &s, "eth0")?;
-        rig.link(&b, "eth0", &s, "eth1")?;
-        a.address("eth0", "10.0.0.1/24")?;
-        b.address("eth0", "10.0.0.2/24")?;
-        let mut running = Running::start(&s, "add eth0\nadd eth1\nup\n")?;
-        crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+        let ([a, b, s], mut running) = between_two_hosts(rig)?;
         s.run(["ip", "link", "set", "eth1", "name", "wan0"])?;
         running.process.wait_for("eth1: its interface is called wan0 now", SOON)?;
         assert_eq!(a.ping("10.0.0.2", 5)?.received, 5);

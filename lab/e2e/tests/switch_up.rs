@@ -1,34 +1,21 @@
 //! `artery up` from the files of the benchmark of 2021 and others, between Linux hosts, and
 //! `artery ifconfig` while it runs.
 
-use crate::support::switching::{Switch, address, folder_with};
+use crate::support::switching::{self, Switch, SwitchNet, address, folder_with};
 use crate::support::{SOON, assert_confined, end, until};
 use artery_rig::program::artery;
-use artery_rig::{Host, Result, Rig};
+use artery_rig::{Host, Result};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Three hosts at 10.0.0.1 to 10.0.0.3, each linked by its eth0 to `s`, whose interfaces eth0 to eth3 are
 /// down and have no addresses; eth3 has no host.
-struct Net {
-    hosts: [Host; 3],
-    s: Host,
-}
+type Net = SwitchNet<3>;
 
 fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
-    artery_rig::test(label, |rig: &Rig| {
-        artery()?;
-        let hosts = [rig.host("a")?, rig.host("b")?, rig.host("c")?];
-        let (s, nobody) = (rig.host("s")?, rig.host("d")?);
-        for (n, host) in hosts.iter().chain([&nobody]).enumerate() {
-            let port = format!("eth{n}");
-            rig.link(host, "eth0", &s, &port)?;
-            host.address("eth0", &format!("{}/24", address(n)))?;
-            s.down(&port)?;
-        }
-        body(&Net { hosts, s })
-    });
+    switching::on_the_net(label, 4, body);
 }
 
 /// What the files call the ports, and what `s` does.
@@ -333,17 +320,23 @@ fn fragments_pass_rules_as_a_whole_and_leave_as_fragments() {
     });
 }
 
+/// A switch of two hosts whose own host has 10.0.0.9 by a vport, with these rules.
+fn start_with_vport(net: &Net, rules: &str) -> Result<(TempDir, Switch)> {
+    let files = folder_with(&[
+        ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
+        ("hostname.em*", "up\n"),
+        ("hostname.vport0", "inet 10.0.0.9 255.255.255.0\n"),
+        ("pf.conf", rules),
+    ]);
+    let switch = start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
+    Ok((files, switch))
+}
+
 #[test]
 fn without_link1_rules_hold_at_the_hosts_vport_alone() {
     on_the_net("up-vport-pf", |net| {
         let rules = "pass\nblock in on vport0 proto icmp from 10.0.0.2\nblock on em0\n";
-        let files = folder_with(&[
-            ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
-            ("hostname.em*", "up\n"),
-            ("hostname.vport0", "inet 10.0.0.9 255.255.255.0\n"),
-            ("pf.conf", rules),
-        ]);
-        let running = start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
+        let (_files, running) = start_with_vport(net, rules)?;
         let asks = |host: usize| Ok::<_, artery_rig::RigError>(net.hosts[host].ping("10.0.0.9", 2)?.received);
         assert_eq!((asks(0)?, asks(1)?), (2, 0));
         assert_eq!(
@@ -363,13 +356,7 @@ fn rules_know_the_addresses_of_the_hosts_vport_and_follow_them() {
     on_the_net("up-vport-addresses", |net| {
         // vport0:network is what it is when rules are loaded, (vport0) what it gets later, too.
         let rules = "block\npass in on vport0 proto icmp from vport0:network to (vport0)\n";
-        let files = folder_with(&[
-            ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
-            ("hostname.em*", "up\n"),
-            ("hostname.vport0", "inet 10.0.0.9 255.255.255.0\n"),
-            ("pf.conf", rules),
-        ]);
-        let running = start(net, files.path(), &["--map", "em0=eth0,em1=eth1"])?;
+        let (_files, running) = start_with_vport(net, rules)?;
         let asks = |to: &str| Ok::<_, artery_rig::RigError>(net.hosts[0].ping(to, 2)?.received);
         assert_eq!(asks("10.0.0.9")?, 2);
         let address = |verb| ["ip", "address", verb, "10.0.0.77/24", "dev", "vport0"];

@@ -1,11 +1,11 @@
 //! Commands that check a configuration without running it: check, flatten, graph.
+use crate::classes::classes;
 use crate::config_input::ConfigInput;
 use crate::load::{Loaded, load};
 use crate::options::values::{device, number};
 use crate::options::{ReadingOptions, map_devices};
 use crate::output::{Output, print_stderr, print_stdout};
 use artery_device::Interface;
-use artery_elements::CLASSES;
 use artery_engine::names::{NameEntry, Names};
 use artery_engine::{Home, Plan, Router, RouterSettings};
 use artery_lang::{Ir, Node, args};
@@ -67,7 +67,7 @@ pub(crate) fn check(options: &CheckOptions) -> anyhow::Result<u8> {
                 missing.join(", ")
             ));
         }
-        match Router::configure(&loaded.ir, &loaded.processing, CLASSES, settings) {
+        match Router::configure(&loaded.ir, &loaded.processing, classes(), settings) {
             Ok((found, warnings)) => {
                 plan = Some(found);
                 loaded.problems = warnings;

@@ -249,8 +249,8 @@ impl Command {
     pub(crate) fn log_format(&self) -> LogFormat {
         match self {
             Command::Run(options) => options.log,
-            Command::Router(options) => options.log,
-            Command::Up(options) => options.log,
+            Command::Router(options) => options.report.log,
+            Command::Up(options) => options.report.log,
             Command::Adopt(options) => options.log,
             _ => LogFormat::Text,
         }
@@ -260,8 +260,8 @@ impl Command {
     pub(crate) fn shows_verifier(&self) -> bool {
         match self {
             Command::Run(options) => options.verbose,
-            Command::Router(options) => options.verbose,
-            Command::Up(options) => options.verbose,
+            Command::Router(options) => options.report.verbose,
+            Command::Up(options) => options.report.verbose,
             Command::Adopt(options) => options.verbose,
             _ => false,
         }

@@ -1,8 +1,8 @@
 //! The elements' manual: a list, pages as text, and the same pages as Markdown files.
+use crate::classes::classes;
 use crate::output::{print_stderr, print_stdout};
 use crate::spelling::nearest;
 use anyhow::{Context as _, bail};
-use artery_elements::CLASSES;
 use artery_engine::Class;
 use clap::Args;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub(crate) fn command(options: &ElementsOptions) -> anyhow::Result<u8> {
         (Some(folder), _) => write_pages(folder),
         (None, Some(name)) => show(name, options.json),
         (None, None) if options.json => {
-            let all: Vec<_> = classes().into_iter().map(page::json).collect();
+            let all: Vec<_> = sorted_classes().into_iter().map(page::json).collect();
             print_stdout(&format!(
                 "{:#}\n",
                 serde_json::json!({ "schema_version": 1, "version": crate::report::VERSION, "elements": all })
@@ -63,12 +63,13 @@ fn find(name: &str) -> anyhow::Result<&'static Class> {
         let names = |class: &&Class| {
             std::iter::once(&class.name).chain(class.aliases).any(|n| n.eq_ignore_ascii_case(name))
         };
-        classes().into_iter().find(names)
+        sorted_classes().into_iter().find(names)
     };
-    if let Some(class) = CLASSES.find_class(name).or_else(other_case) {
+    if let Some(class) = classes().find_class(name).or_else(other_case) {
         return Ok(class);
     }
-    let names = classes().into_iter().flat_map(|class| std::iter::once(&class.name).chain(class.aliases));
+    let names =
+        sorted_classes().into_iter().flat_map(|class| std::iter::once(&class.name).chain(class.aliases));
     match nearest(name, names.copied()) {
         Some(other) => bail!("no element class '{name}'; did you mean '{other}'?"),
         None => bail!("no element class '{name}'; 'artery elements' lists all"),
@@ -76,8 +77,8 @@ fn find(name: &str) -> anyhow::Result<&'static Class> {
 }
 
 /// All classes by name.
-fn classes() -> Vec<&'static Class> {
-    let mut all = CLASSES.0.to_vec();
+fn sorted_classes() -> Vec<&'static Class> {
+    let mut all = classes().0.to_vec();
     all.sort_by_key(|class| class.name.to_lowercase());
     all
 }
@@ -85,14 +86,14 @@ fn classes() -> Vec<&'static Class> {
 /// Groups in alphabetical order, with their classes.
 fn groups() -> BTreeMap<&'static str, Vec<&'static Class>> {
     let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for class in classes() {
+    for class in sorted_classes() {
         groups.entry(class.group).or_default().push(class);
     }
     groups
 }
 
 fn list() -> String {
-    let width = classes().iter().map(|class| class.name.len()).max().unwrap_or(0);
+    let width = sorted_classes().iter().map(|class| class.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (group, classes) in groups() {
         text += &format!("{group}\n");
@@ -106,8 +107,10 @@ fn list() -> String {
 
 /// The files of the manual, by name.
 fn pages() -> BTreeMap<String, String> {
-    let mut pages: BTreeMap<String, String> =
-        classes().into_iter().map(|class| (format!("{}.md", class.name), page::markdown(class))).collect();
+    let mut pages: BTreeMap<String, String> = sorted_classes()
+        .into_iter()
+        .map(|class| (format!("{}.md", class.name), page::markdown(class)))
+        .collect();
     let mut index = "# Elements\n".to_string();
     for (group, classes) in groups() {
         index += &format!("\n## {group}\n\n");
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn every_class_has_a_complete_page() {
-        for class in classes() {
+        for class in sorted_classes() {
             let text = page::text(class);
             for part in [class.name, class.summary, class.example.trim(), class.ports] {
                 assert!(!part.is_empty() && !class.manual.is_empty(), "{} lacks something", class.name);

@@ -41,17 +41,7 @@ impl IpRouter {
     pub(crate) fn find_class(reach: &RouterReach, class: &str) -> anyhow::Result<IpRouter> {
         let mut client = Client::connect(&reach.reach)?;
         let elements = elements(&mut client)?;
-        let of_class = elements.iter().filter(|element| element.class == class);
-        let names: Vec<&str> = of_class.map(|element| element.name.as_str()).collect();
-        let name = match (&reach.element, &names[..]) {
-            (Some(wanted), _) if names.contains(&wanted.as_str()) => wanted.clone(),
-            (_, []) => bail!("this router has no {class}; 'artery show elements' lists what it has"),
-            (Some(wanted), _) => {
-                bail!("'{wanted}' is not of class {class}; those of that class are: {}", names.join(", "))
-            }
-            (None, [one]) => (*one).to_string(),
-            (None, _) => bail!("there are several of class {class}, say which by -e: {}", names.join(", ")),
-        };
+        let name = choose_element(&elements, class, reach.element.as_deref(), "-e")?;
         let filters = elements.into_iter().filter(|element| element.class == FILTER);
         Ok(IpRouter { client, name, filters: filters.map(|filter| filter.name).collect() })
     }
@@ -117,6 +107,28 @@ pub(crate) fn elements(client: &mut Client) -> anyhow::Result<Vec<Element>> {
     }
     let nodes = loaded.ir.nodes.into_iter();
     Ok(nodes.map(|node| Element { name: node.name, class: node.class, config: node.config }).collect())
+}
+
+/// The element of a class that is wanted, or the only one; `option` is how the user says which.
+pub(crate) fn choose_element(
+    elements: &[Element],
+    class: &str,
+    wanted: Option<&str>,
+    option: &str,
+) -> anyhow::Result<String> {
+    let of_class = elements.iter().filter(|element| element.class == class);
+    let names: Vec<&str> = of_class.map(|element| element.name.as_str()).collect();
+    match (wanted, &names[..]) {
+        (Some(wanted), _) if names.contains(&wanted) => Ok(wanted.to_string()),
+        (_, []) => bail!("this router has no {class}; 'artery show elements' lists what it has"),
+        (Some(wanted), _) => {
+            bail!("'{wanted}' is not of class {class}; those of that class are: {}", names.join(", "))
+        }
+        (None, [one]) => Ok((*one).to_string()),
+        (None, _) => {
+            bail!("there are several of class {class}, say which by {option}: {}", names.join(", "))
+        }
+    }
 }
 
 /// A part of a document as text; empty where there is none.

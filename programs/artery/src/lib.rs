@@ -1,5 +1,5 @@
-//! The program `artery`: a software router that speaks the Click language. Only [`main`] is public; nothing
-//! else is a stable interface.
+//! The program `artery`: a software router that speaks the Click language. Only [`main`] and [`main_with`]
+//! are public; nothing else is a stable interface.
 #![forbid(unsafe_code)]
 
 mod adopt;
@@ -9,6 +9,7 @@ mod bench;
 mod bsd;
 mod capture;
 mod check;
+mod classes;
 mod cli;
 mod click;
 mod config_input;
@@ -51,6 +52,7 @@ mod top;
 mod trace;
 mod watch;
 
+use artery_engine::Class;
 use cli::{Cli, Command};
 use output::{LogFormat, Output};
 use signals::EarlySignals;
@@ -60,6 +62,13 @@ use std::process::ExitCode;
 
 /// Carries out the command that this process was called with.
 pub fn main() -> ExitCode {
+    main_with(&[])
+}
+
+/// The same for a program of one's own, whose configurations may use these classes besides Artery's (see
+/// `examples/element`). Panics if Artery has one of their names.
+pub fn main_with(classes: &[&'static Class]) -> ExitCode {
+    classes::add_classes(classes);
     artery_device::map_large_allocations();
     let args: Vec<OsString> = std::env::args_os().collect();
     if let Some(status) = sandbox::serve_if_helper(&args) {

@@ -1,8 +1,8 @@
 //! From a file, standard input or the command line to a checked graph, with everything that is wrong with it.
 mod faults;
 
+use crate::classes::classes;
 use crate::output::Output;
-use artery_elements::CLASSES;
 use artery_engine::{BuildStage, Problem, Router, RouterSettings};
 use artery_lang::{
     Diagnostic, Dialect, FileId, Ir, Node, Options, Processing, Sources, Span, check, compile,
@@ -121,11 +121,11 @@ pub(crate) fn load(name: &str, text: &str, reading: &Reading) -> Loaded {
     };
     let options =
         Options { dialect: reading.dialect, variables: reading.variables.clone(), library: Some(&library) };
-    let (ir, mut diagnostics) = compile(&mut sources, file, &options, &CLASSES);
+    let (ir, mut diagnostics) = compile(&mut sources, file, &options, &classes());
     let compiled = !diagnostics.iter().any(Diagnostic::is_error);
     let mut processing = Processing::default();
     if compiled || reading.dialect == Dialect::Artery {
-        let (modes, more) = check(&ir, &CLASSES);
+        let (modes, more) = check(&ir, &classes());
         processing = modes;
         diagnostics.extend(more);
     }
@@ -151,7 +151,7 @@ fn names_variable(text: &str, name: &str) -> bool {
 /// come without a remedy.
 fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
     let (ir, modes) = (&loaded.ir, &loaded.processing);
-    let is_sound = |node: &usize| CLASSES.find_class(&ir.nodes[*node].class).is_some();
+    let is_sound = |node: &usize| classes().find_class(&ir.nodes[*node].class).is_some();
     let kept: Vec<usize> = (0..ir.nodes.len()).filter(is_sound).collect();
     let number = |node: usize| kept.binary_search(&node).ok();
     let edge = |edge: &artery_lang::Edge| {
@@ -173,7 +173,7 @@ fn problems_of_the_sound_part(loaded: &Loaded) -> Vec<Problem> {
         outputs: kept.iter().map(|&node| modes.outputs[node].clone()).collect(),
     };
     let found =
-        Router::configure(&part, &part_modes, CLASSES, RouterSettings::default()).err().unwrap_or_default();
+        Router::configure(&part, &part_modes, classes(), RouterSettings::default()).err().unwrap_or_default();
     let in_whole = |problem: Problem| Problem { node: problem.node.map(|node| kept[node]), ..problem };
     let concerns_one = |problem: &Problem| {
         problem.stage == BuildStage::Configuring && (loaded.compiled || problem.help.is_some())
@@ -232,7 +232,8 @@ mod tests {
         let place = |text: &str| {
             let mut loaded = load("f", text, &Reading::default());
             assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
-            let built = Router::configure(&loaded.ir, &loaded.processing, CLASSES, RouterSettings::default());
+            let built =
+                Router::configure(&loaded.ir, &loaded.processing, classes(), RouterSettings::default());
             loaded.problems = built.err().unwrap();
             let problem = &loaded.problems[0];
             let span = loaded.place(&loaded.ir.nodes[problem.node.unwrap()], problem);
@@ -258,7 +259,7 @@ mod tests {
     fn what_is_wrong_several_times_is_pointed_at_every_time() {
         let text = "Script(frob 1, print x,\n goto lost, frob 1, goto lost $x, frob 12)";
         let mut loaded = load("f", text, &Reading::default());
-        let built = Router::configure(&loaded.ir, &loaded.processing, CLASSES, RouterSettings::default());
+        let built = Router::configure(&loaded.ir, &loaded.processing, classes(), RouterSettings::default());
         loaded.problems = built.err().unwrap();
         let span = |problem| loaded.place(&loaded.ir.nodes[0], problem);
         let starts: Vec<usize> = loaded.problems.iter().map(|problem| span(problem).start as usize).collect();

@@ -14,18 +14,13 @@ mod text;
 mod vlans;
 
 use crate::bsd::rules::PFLOG;
-use crate::config_input::ConfigInput;
 use crate::export::ExportSettings;
-use crate::load::Reading;
-use crate::options::usage_error;
+use crate::options::{running_job, usage_error};
 use crate::output::{Output, print_stdout};
 use crate::run::run;
 use crate::run_options::RunJob;
-use crate::sandbox::Sandbox;
 use crate::signals::EarlySignals;
-use artery_engine::RouterSettings;
 use artery_l3::router::ReversePath;
-use artery_lang::Dialect;
 use artery_lpm::load::AnyPrefix;
 use artery_wire::EtherAddr;
 use options::RouterOptions;
@@ -35,14 +30,14 @@ use std::time::Duration;
 
 /// Prints the configuration, or runs it.
 pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
-    let voice = Output::from(options.log);
+    let voice = Output::from(options.report.log);
     let early = EarlySignals::watch(voice)?;
     let candidate = match live::candidate_of_call(options) {
         Ok(candidate) => candidate,
         Err(mistakes) => return Ok(nothing_started(&mistakes, voice)),
     };
-    let (options, voice) = (candidate.options.clone(), Output::from(candidate.options.log));
-    if options.verbose {
+    let (options, voice) = (candidate.options.clone(), Output::from(candidate.options.report.log));
+    if options.report.verbose {
         artery_device::show_verifier();
     }
     let mut mistakes = Vec::new();
@@ -62,7 +57,7 @@ pub(crate) fn command(options: RouterOptions) -> anyhow::Result<u8> {
     if options.print {
         return print_stdout(&prepared.text).map(|()| 0);
     }
-    let warnings = prepared.warnings.iter().cloned().chain(options.unit_hint());
+    let warnings = prepared.warnings.iter().cloned().chain(options.report.unit_hint());
     warnings.for_each(|warning| voice.print_warning(&warning));
     let text = prepared.text.clone();
     let live = Arc::new(live::Live::new(prepared));
@@ -110,35 +105,9 @@ pub(crate) fn called() -> String {
 }
 
 fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> RunJob {
-    let settings = RouterSettings {
-        workers: options.workers.into(),
-        awake: options.awake,
-        affinity: options.affinity,
-        ..RouterSettings::default()
-    };
-    RunJob {
-        input: ConfigInput::Text(text),
-        source: Some(live),
-        reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
-        voice: Output::from(options.log),
-        settings,
-        handlers: Vec::new(),
-        exit_handler: None,
-        output: None,
-        quit: false,
-        time: false,
-        control: options.control.settings(options.sockets()),
-        metrics: options.metrics.clone(),
-        exports: ExportSettings { ipfix: options.ipfix.clone(), psample: options.psample },
-        allow_replace: options.allow_replace,
-        sandbox: Sandbox {
-            foreseen: vec![options.pflog.clone().unwrap_or_else(|| PFLOG.into())],
-            ..Sandbox::new(&options.sandbox)
-        },
-        stats: options.stats(),
-        json: options.json,
-        commands: Vec::new(),
-    }
+    let pflog = options.pflog.clone().unwrap_or_else(|| PFLOG.into());
+    let job = running_job(text, live, &options.running, &options.report, pflog);
+    RunJob { exports: ExportSettings { ipfix: options.ipfix.clone(), psample: options.psample }, ..job }
 }
 
 /// A router as the options describe it.

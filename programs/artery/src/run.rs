@@ -4,6 +4,7 @@ mod options;
 pub(crate) use options::RunOptions;
 
 use crate::ask::print_handlers;
+use crate::classes::classes;
 use crate::control_socket::{Control, Listeners, Service};
 use crate::export::Exporter;
 use crate::host_commands::Commands;
@@ -19,7 +20,6 @@ use crate::sandbox::{self, Confined};
 use crate::signals::{EarlySignals, Watcher};
 use artery_common::ROUTER_HANDLERS;
 use artery_device::{Interface, Ports};
-use artery_elements::CLASSES;
 use artery_engine::{Finished, Handle, HandlerError, Router, RouterSettings};
 use artery_firewall::LogFiles;
 use artery_lang::args;
@@ -126,7 +126,7 @@ fn prepare(job: &RunJob) -> anyhow::Result<Option<Prepared>> {
         // Their shells start with all rights.
         let commands = Commands::hold(&job.commands, job.voice);
         let confined = sandbox::enter(job, &loaded.ir, listeners.files())?;
-        match Router::build(&loaded.ir, &loaded.processing, CLASSES, settings) {
+        match Router::build(&loaded.ir, &loaded.processing, classes(), settings) {
             Ok(mut router) => {
                 router.plan().set_source(text);
                 loaded.problems = std::mem::take(&mut router.warnings);

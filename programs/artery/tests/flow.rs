@@ -11,22 +11,11 @@ const FLOWS: u16 = 1500;
 
 /// A capture of connections: a SYN of each, and then a packet that proves it.
 fn capture(folder: &Folder) -> String {
-    let mut bytes = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 101] {
-        bytes.extend(word.to_le_bytes());
-    }
-    for flags in [TcpFlags::SYN, TcpFlags::ACK] {
-        for client in 1..=FLOWS {
-            let packet = ip4().src("198.51.100.7").dst("192.0.2.1").tcp(client, 80).flags(flags).bytes();
-            for word in [0, 0, packet.len() as u32, packet.len() as u32] {
-                bytes.extend(word.to_le_bytes());
-            }
-            bytes.extend(packet);
-        }
-    }
-    let path = folder.path("in.pcap");
-    std::fs::write(&path, bytes).unwrap();
-    path
+    let packets = [TcpFlags::SYN, TcpFlags::ACK].into_iter().flat_map(|flags| {
+        let packet = move |client| ip4().src("198.51.100.7").dst("192.0.2.1").tcp(client, 80).flags(flags);
+        (1..=FLOWS).map(move |client| packet(client).bytes())
+    });
+    folder.capture(101, packets)
 }
 
 const MEMBERS: &str = "MEMBER a 10.0.0.1, MEMBER b 10.0.0.2, MEMBER c 10.0.0.3";

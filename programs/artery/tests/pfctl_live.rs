@@ -9,22 +9,12 @@ const STATES: u16 = 3000;
 
 /// A capture of a datagram from each of some ports to the same service.
 fn capture(folder: &Folder) -> String {
-    let mut bytes = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
-        bytes.extend(word.to_le_bytes());
-    }
-    for port in 1..=STATES {
+    let frame = |port: u16| {
         let source = if port.is_multiple_of(3) { "192.0.2.3" } else { "192.0.2.9" };
         let packet = ip4().src(source).dst("10.0.0.9").ttl(64).udp(port, 53).payload([7; 18]);
-        let frame = ether("02:00:00:00:00:01", "02:00:00:00:00:0a").ip4(packet).bytes();
-        for word in [0, 0, frame.len() as u32, frame.len() as u32] {
-            bytes.extend(word.to_le_bytes());
-        }
-        bytes.extend(frame);
-    }
-    let path = folder.path("in.pcap");
-    std::fs::write(&path, bytes).unwrap();
-    path
+        ether("02:00:00:00:00:01", "02:00:00:00:00:0a").ip4(packet).bytes()
+    };
+    folder.capture(1, (1..=STATES).map(frame))
 }
 
 /// A router whose filter has these rules and arguments, and has received the packets of the capture.

@@ -11,24 +11,29 @@ use bgpkit_parser::models::{
 };
 use bgpkit_parser::parser::mrt::mrt_record::parse_mrt_body;
 use std::collections::HashSet;
-use std::fmt;
 use std::io::{self, BufRead, Read as _};
 use std::net::IpAddr;
 
 /// What can be wrong with a record of an MRT dump.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MrtError {
     /// The file ends within it.
+    #[error("the file ends within it; fetch the file again")]
     CutOff,
     /// It claims to be longer than any record is.
+    #[error("it claims {0} bytes, more than any record has; fetch the file again")]
     TooLong(u32),
     /// It holds neither a table nor a part of one; its type.
+    #[error("it is of type {0}; take a dump of a table (rib), not one of updates")]
     NotATable(u16),
     /// Its content does not follow its format; the library's words.
+    #[error("{0}; fetch the file again")]
     Damaged(String),
     /// It holds routes of peers, but no list of peers came before it.
+    #[error("no list of peers (PEER_INDEX_TABLE) comes before it; fetch the file again, from its beginning")]
     NoPeers,
     /// An entry of it is of a peer that the list of peers before it does not have.
+    #[error("an entry is of peer {index}, counted from 0, of {peers}; fetch the file again")]
     NotAPeer {
         /// The peer's place in the list, from 0 on.
         index: u16,
@@ -36,30 +41,8 @@ pub enum MrtError {
         peers: usize,
     },
     /// A route of it has no next hop.
+    #[error("the route of {0} has no next hop")]
     NoNextHop(String),
-}
-
-impl fmt::Display for MrtError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MrtError::CutOff => f.write_str("the file ends within it; fetch the file again"),
-            MrtError::TooLong(bytes) => {
-                write!(f, "it claims {bytes} bytes, more than any record has; fetch the file again")
-            }
-            MrtError::NotATable(kind) => {
-                write!(f, "it is of type {kind}; take a dump of a table (rib), not one of updates")
-            }
-            MrtError::Damaged(why) => write!(f, "{why}; fetch the file again"),
-            MrtError::NoPeers => f.write_str(
-                "no list of peers (PEER_INDEX_TABLE) comes before it; fetch the file again, from its \
-                 beginning",
-            ),
-            MrtError::NotAPeer { index, peers } => {
-                write!(f, "an entry is of peer {index}, counted from 0, of {peers}; fetch the file again")
-            }
-            MrtError::NoNextHop(prefix) => write!(f, "the route of {prefix} has no next hop"),
-        }
-    }
 }
 
 /// TABLE_DUMP and TABLE_DUMP_V2 (RFC 6396, section 4).

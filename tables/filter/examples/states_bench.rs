@@ -61,7 +61,7 @@ const PLACES: [HookContext; 2] =
 #[derive(Default)]
 struct Batches {
     came: Vec<StateId>,
-    glances: Vec<ParsedKey>,
+    keys: Vec<ParsedKey>,
 }
 
 impl Batches {
@@ -78,13 +78,13 @@ impl Batches {
 
     #[inline(never)]
     fn enter(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
-        self.glances.clear();
-        self.glances.extend(batch.iter().map(|bytes| filter.parse_key(bytes, Direction::In)));
-        let ahead = filter.prefetch_states(&mut self.glances);
+        self.keys.clear();
+        self.keys.extend(batch.iter().map(|bytes| filter.parse_key(bytes, Direction::In)));
+        let ahead = filter.prefetch_states(&mut self.keys);
         self.came.clear();
-        let passed = batch.iter().zip(&self.glances).enumerate().map(|(n, (bytes, glance))| {
-            filter.prefetch_again(self.glances.get(n + ahead));
-            filter.pass_fast(|| bytes, glance, PLACES[0]).expect("the state is known")
+        let passed = batch.iter().zip(&self.keys).enumerate().map(|(n, (bytes, key))| {
+            filter.prefetch_again(self.keys.get(n + ahead));
+            filter.pass_fast(|| bytes, key, PLACES[0]).expect("the state is known")
         });
         self.came.extend(passed);
         filter.end_batch();
@@ -100,12 +100,12 @@ impl Batches {
 
     #[inline(never)]
     fn go_through(&mut self, filter: &mut Filter, batch: &[Vec<u8>]) {
-        self.glances.clear();
-        self.glances.extend(batch.iter().map(|bytes| filter.parse_key(bytes, Direction::In)));
-        let ahead = filter.prefetch_states(&mut self.glances);
-        for (n, (bytes, glance)) in batch.iter().zip(&self.glances).enumerate() {
-            filter.prefetch_again(self.glances.get(n + ahead));
-            assert_eq!(filter.pass_through(|| bytes, glance, (PLACES[0], PLACES[1])), ThroughVerdict::Passed);
+        self.keys.clear();
+        self.keys.extend(batch.iter().map(|bytes| filter.parse_key(bytes, Direction::In)));
+        let ahead = filter.prefetch_states(&mut self.keys);
+        for (n, (bytes, key)) in batch.iter().zip(&self.keys).enumerate() {
+            filter.prefetch_again(self.keys.get(n + ahead));
+            assert_eq!(filter.pass_through(|| bytes, key, (PLACES[0], PLACES[1])), ThroughVerdict::Passed);
         }
         filter.end_batch();
     }

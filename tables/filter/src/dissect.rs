@@ -3,7 +3,7 @@
 //! What can't be parsed has a [`FilterDropReason`] that the filter counts. Nothing is decided here.
 use crate::facts::{Direction, Facts, Family, Interface, Tag};
 use crate::states::Key;
-use artery_wire::{Icmp6Type, IcmpType, Ip6Headers, IpProtocol, TcpFlags};
+use artery_wire::{Icmp6Type, IcmpType, Ip6Headers, IpProtocol, Ipv4, Ipv6, TcpFlags};
 use std::net::IpAddr;
 
 /// Why packets are dropped, in the order of `pfctl -s info`; [`FilterDropReason::Match`] counts those that
@@ -244,10 +244,8 @@ pub fn dissect_packet(bytes: &[u8]) -> Result<Dissected, FilterDropReason> {
 #[inline(always)]
 fn dissect_ipv4(bytes: &[u8]) -> Result<Dissected, FilterDropReason> {
     let header = bytes.first_chunk::<20>().ok_or(FilterDropReason::Short)?;
-    let (upper, total) = (usize::from(header[0] & 15) * 4, usize::from(read_u16(header, 2)));
-    if upper < 20 || total < upper || total > bytes.len() {
-        return Err(FilterDropReason::Short);
-    }
+    let ip = Ipv4::validate_lengths(bytes).map_err(|_| FilterDropReason::Short)?;
+    let (upper, total) = (ip.header_len(), usize::from(ip.total_length()));
     let fragment = read_u16(header, 6);
     let mut seen = Dissected {
         addresses: [read_u32(header, 12).into(), read_u32(header, 16).into()],
@@ -269,10 +267,8 @@ fn dissect_ipv4(bytes: &[u8]) -> Result<Dissected, FilterDropReason> {
 
 fn dissect_ipv6(bytes: &[u8]) -> Result<Dissected, FilterDropReason> {
     let header = bytes.first_chunk::<40>().ok_or(FilterDropReason::Short)?;
-    let total = 40 + usize::from(read_u16(header, 4));
-    if total > bytes.len() {
-        return Err(FilterDropReason::Short);
-    }
+    let ip = Ipv6::validate(bytes).map_err(|_| FilterDropReason::Short)?;
+    let total = 40 + usize::from(ip.payload_length());
     let headers = Ip6Headers::parse_packet(bytes).map_err(|_| FilterDropReason::IpOption)?;
     if headers.routing.is_some_and(|routing| routing.kind == 0) {
         return Err(FilterDropReason::IpOption); // RFC 5095

@@ -9,7 +9,7 @@ use super::groups::{Audience, GroupView};
 use super::mac::{MacEntry, MacKey};
 use super::rules::{Direction, Mark};
 use super::sight::FrameView;
-use super::view::View;
+use super::view::{PortView, View};
 use artery_wire::EtherType;
 
 macro_rules! causes {
@@ -299,12 +299,7 @@ pub fn egress(
     if of.state != PortState::Forwarding {
         return Err(Cause::Blocked);
     }
-    match many {
-        Some(FloodKind::Unknown) if !of.discovers => return Err(Cause::NotDiscovered),
-        Some(FloodKind::Broadcast) if !of.gets_broadcasts => return Err(Cause::NotFlooded),
-        Some(FloodKind::Multicast) if !of.gets_groups => return Err(Cause::NotFlooded),
-        _ => {}
-    }
+    check_flooding(of, many)?;
     let priority = || egress_priority(view, sight, entered.place);
     let change = rewrite_tag(priority, of.vlan(), of.tagged.contains(entered.place.vlan), entered.place)?;
     if of.blocks_non_ip && !sight.is_ip(entered.is_tagged()) {
@@ -312,6 +307,16 @@ pub fn egress(
     }
     let mark = of.rules(Direction::Out).apply_rules(sight, entered.is_tagged());
     Ok(EgressRewrite { change, mark: mark.map_err(|()| Cause::Rule)? })
+}
+
+/// Whether frames that go to many may leave by a port that isn't known to want them.
+fn check_flooding(of: &PortView, many: Option<FloodKind>) -> Result<(), Cause> {
+    match many {
+        Some(FloodKind::Unknown) if !of.discovers => Err(Cause::NotDiscovered),
+        Some(FloodKind::Broadcast) if !of.gets_broadcasts => Err(Cause::NotFlooded),
+        Some(FloodKind::Multicast) if !of.gets_groups => Err(Cause::NotFlooded),
+        _ => Ok(()),
+    }
 }
 
 /// The priority that a frame leaves with, if it leaves with a tag (`rxprio`, `txprio`).

@@ -5,7 +5,7 @@ mod told;
 
 use super::command::{StormKind, parse};
 use super::decide::{Cause, Egress, EgressRewrite, FloodKind, FrameTrace, Stop, TagRewrite, trace_frame};
-use super::quick::{BatchLookup, EXCEPTION, NOT_IP};
+use super::quick::BatchLookup;
 use super::*;
 use artery_rcu::Reader;
 use artery_wire::Random;

@@ -22,7 +22,6 @@ mod tests;
 
 pub use session::{Session, SessionView};
 
-use std::fmt;
 use std::time::Duration;
 
 /// Shortest interval that a session can be set to. Below it, what an ordinary kernel's scheduler does to a
@@ -66,25 +65,12 @@ impl SessionSettings {
 }
 
 /// Why a session can't have such settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// The interval is shorter than [`LEAST_INTERVAL`], or longer than [`MOST_INTERVAL`].
+    #[error("the interval {0:?} is out of range; use one from {LEAST_INTERVAL:?} to {MOST_INTERVAL:?}")]
     Interval(Duration),
     /// The multiplier is 0.
+    #[error("the multiplier is 0; use one from 1 to 255")]
     Multiplier,
 }
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SettingsError::Interval(interval) => write!(
-                f,
-                "the interval {interval:?} is out of range; use one from {LEAST_INTERVAL:?} to \
-                 {MOST_INTERVAL:?}"
-            ),
-            SettingsError::Multiplier => f.write_str("the multiplier is 0; use one from 1 to 255"),
-        }
-    }
-}
-
-impl std::error::Error for SettingsError {}

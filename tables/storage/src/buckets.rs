@@ -107,12 +107,12 @@ impl Buckets {
         let lives = |owner: u16| weights.get(usize::from(owner)).is_some_and(|weight| *weight > 0);
         let vacant: Vec<usize> = (0..self.owners.len()).filter(|at| !lives(self.owners[*at])).collect();
         let lacks = self.missing_counts(weights).into_iter().enumerate();
-        let mut heirs: BinaryHeap<(isize, u16)> =
+        let mut successors: BinaryHeap<(isize, u16)> =
             lacks.map(|(member, lack)| (lack, member as u16)).filter(|(_, member)| lives(*member)).collect();
         for at in &vacant {
-            let Some(mut heir) = heirs.peek_mut() else { break };
-            self.owners[*at] = heir.1;
-            heir.0 -= 1;
+            let Some(mut successor) = successors.peek_mut() else { break };
+            self.owners[*at] = successor.1;
+            successor.0 -= 1;
         }
         vacant.len()
     }

@@ -1,7 +1,6 @@
 //! Makes programs of the kernel's BPF machine (its instruction-set document, RFC 9669),
 //! with labels for jumps.
 use super::{Instruction, instruction};
-use std::fmt;
 
 const LOAD_64: u8 = 0x18;
 const LOAD: u8 = 0x61;
@@ -109,28 +108,15 @@ pub enum Test {
 pub struct Label(usize);
 
 /// Why a program can't be assembled: a mistake of the code that wrote it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAssembled {
     /// A jump leads to a label that was put nowhere.
+    #[error("a jump leads to label {}, which is nowhere", .0.0)]
     Unplaced(Label),
     /// A jump leads further than 32,767 instructions.
+    #[error("label {} is too far from a jump to it", .0.0)]
     TooFar(Label),
 }
-
-impl fmt::Display for NotAssembled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NotAssembled::Unplaced(Label(label)) => {
-                write!(f, "a jump leads to label {label}, which is nowhere")
-            }
-            NotAssembled::TooFar(Label(label)) => {
-                write!(f, "label {label} is too far from a jump to it")
-            }
-        }
-    }
-}
-
-impl std::error::Error for NotAssembled {}
 
 /// A program in the making.
 #[derive(Debug, Default)]

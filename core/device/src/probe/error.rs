@@ -14,40 +14,51 @@ pub struct ProbeError {
 }
 
 /// Why a probe has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeFailure {
     /// The machine takes no connection there.
+    #[error("refused")]
     Refused,
     /// No route leads to the machine, or it does not answer ARP or Neighbor Discovery.
+    #[error("unreachable")]
     Unreachable,
     /// There was no answer in time.
+    #[error("no answer within {} s", .within.as_secs_f64())]
     NoAnswer {
         /// For how long it was waited.
         within: Duration,
     },
     /// The connection was closed before there was an answer.
+    #[error("closed without an answer")]
     Closed,
     /// The answer has a status that is not good.
+    #[error("status {0}")]
     Status(u16),
     /// The answer is not one of HTTP.
+    #[error("the answer is not HTTP")]
     NotHttp,
     /// The system refused for another reason, which may be a local one.
+    #[error("{0}")]
     System(Errno),
 }
 
 /// Why no probe was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoProbe {
     /// As many are under way as may be.
+    #[error("{limit} probes are under way, which is the limit")]
     TooMany {
         /// The most that may be pending.
         limit: usize,
     },
     /// The path does not begin with `/`, or path or host have characters that no request may have.
+    #[error("path or host can't be in a request of HTTP")]
     BadRequest,
     /// Neither kind of socket that can send echo requests may be opened.
+    #[error("may not ping; allow it with CAP_NET_RAW or 'sysctl net.ipv4.ping_group_range=\"0 2147483647\"'")]
     PingNotPermitted,
     /// The system gives no socket.
+    #[error("no probe can be sent: {0}")]
     System(Errno),
 }
 
@@ -72,34 +83,4 @@ impl fmt::Display for ProbeError {
         }
     }
 }
-
-impl fmt::Display for ProbeFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProbeFailure::Refused => f.write_str("refused"),
-            ProbeFailure::Unreachable => f.write_str("unreachable"),
-            ProbeFailure::NoAnswer { within } => write!(f, "no answer within {} s", within.as_secs_f64()),
-            ProbeFailure::Closed => f.write_str("closed without an answer"),
-            ProbeFailure::Status(status) => write!(f, "status {status}"),
-            ProbeFailure::NotHttp => f.write_str("the answer is not HTTP"),
-            ProbeFailure::System(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl fmt::Display for NoProbe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NoProbe::TooMany { limit } => write!(f, "{limit} probes are under way, which is the limit"),
-            NoProbe::BadRequest => f.write_str("path or host can't be in a request of HTTP"),
-            NoProbe::PingNotPermitted => f.write_str(
-                "may not ping; allow it with CAP_NET_RAW or 'sysctl net.ipv4.ping_group_range=\"0 \
-                 2147483647\"'",
-            ),
-            NoProbe::System(error) => write!(f, "no probe can be sent: {error}"),
-        }
-    }
-}
-
 impl std::error::Error for ProbeError {}
-impl std::error::Error for NoProbe {}

@@ -314,11 +314,11 @@ impl Ringer {
             (self.packets, *waiting, self.step) = (self.packets - 1, *waiting + 1, Ringer::answer);
         }
     }
-    fn answer(&mut self, bell: &Waker, _: &mut u32) {
-        self.step = if bell.claim_wakeup() { Ringer::sound } else { Ringer::put };
+    fn answer(&mut self, waker: &Waker, _: &mut u32) {
+        self.step = if waker.claim_wakeup() { Ringer::sound } else { Ringer::put };
     }
-    fn sound(&mut self, bell: &Waker, _: &mut u32) {
-        bell.signal();
+    fn sound(&mut self, waker: &Waker, _: &mut u32) {
+        waker.signal();
         self.step = Ringer::put;
     }
 }
@@ -331,15 +331,15 @@ struct Listener {
 }
 
 impl Listener {
-    fn step(&mut self, bell: &Waker, waiting: &mut u32, own_queue: bool) {
+    fn step(&mut self, waker: &Waker, waiting: &mut u32, own_queue: bool) {
         let asleep = self.at == 5;
-        if asleep && !own_queue && !is_ready(bell.file.as_fd(), Duration::ZERO) {
+        if asleep && !own_queue && !is_ready(waker.file.as_fd(), Duration::ZERO) {
             return;
         }
         self.wakes += u32::from(asleep);
         match self.at {
-            0 | 5 => bell.cancel_wakeup(),
-            2 | 3 => Waker::ASK[self.at as usize - 2](bell),
+            0 | 5 => waker.cancel_wakeup(),
+            2 | 3 => Waker::ASK[self.at as usize - 2](waker),
             _ => self.got += std::mem::take(waiting),
         }
         self.at = if asleep { 1 } else { self.at + 1 };
@@ -351,51 +351,51 @@ proptest::proptest! {
     fn in_every_order_a_bell_wakes_whoever_waits_and_comes_to_rest(
         steps in proptest::collection::vec((0..4usize, proptest::bool::weighted(0.2)), 0..80),
     ) {
-        let (bell, mut waiting) = (Waker::new().unwrap(), 0);
+        let (waker, mut waiting) = (Waker::new().unwrap(), 0);
         let mut ringers = [Ringer { packets: 4, step: Ringer::put }; 2];
         let mut listener = Listener { at: 0, got: 0, wakes: 0 };
         for (who, own_queue) in steps {
             match ringers.get_mut(who) {
-                Some(ringer) => (ringer.step)(ringer, &bell, &mut waiting),
-                None => listener.step(&bell, &mut waiting, own_queue),
+                Some(ringer) => (ringer.step)(ringer, &waker, &mut waiting),
+                None => listener.step(&waker, &mut waiting, own_queue),
             }
         }
         for ringer in &mut ringers {
-            (0..12).for_each(|_| (ringer.step)(ringer, &bell, &mut waiting));
+            (0..12).for_each(|_| (ringer.step)(ringer, &waker, &mut waiting));
         }
         listener.wakes = 0;
-        (0..60).for_each(|_| listener.step(&bell, &mut waiting, false));
+        (0..60).for_each(|_| listener.step(&waker, &mut waiting, false));
         proptest::prop_assert_eq!((listener.got, waiting), (8, 0), "nothing is slept through");
         proptest::prop_assert!(listener.wakes <= 3, "it is woken {} times more", listener.wakes);
-        proptest::prop_assert!(!is_ready(bell.file.as_fd(), Duration::ZERO));
+        proptest::prop_assert!(!is_ready(waker.file.as_fd(), Duration::ZERO));
     }
 }
 
 #[test]
 fn a_bell_that_is_rung_late_wakes_once_and_is_silent_then() {
-    let bell = Waker::new().unwrap();
-    bell.request_wakeup();
-    assert!(bell.claim_wakeup());
+    let waker = Waker::new().unwrap();
+    waker.request_wakeup();
+    assert!(waker.claim_wakeup());
     // The worker was woken by its own queue, and finds nothing the next time.
-    bell.cancel_wakeup();
-    bell.request_wakeup();
-    bell.signal();
-    assert!(is_ready(bell.file.as_fd(), Duration::ZERO));
-    bell.cancel_wakeup();
-    bell.request_wakeup();
-    assert!(!is_ready(bell.file.as_fd(), Duration::ZERO));
+    waker.cancel_wakeup();
+    waker.request_wakeup();
+    waker.signal();
+    assert!(is_ready(waker.file.as_fd(), Duration::ZERO));
+    waker.cancel_wakeup();
+    waker.request_wakeup();
+    assert!(!is_ready(waker.file.as_fd(), Duration::ZERO));
 }
 
 #[test]
 fn no_ring_is_lost_between_threads() {
     const EACH: usize = 20_000;
-    let (bell, waiting) = (Waker::new().unwrap(), std::sync::atomic::AtomicUsize::new(0));
+    let (waker, waiting) = (Waker::new().unwrap(), std::sync::atomic::AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 for number in 0..EACH {
                     waiting.fetch_add(1, Relaxed);
-                    bell.wake();
+                    waker.wake();
                     if number % 16 == 0 {
                         std::thread::yield_now();
                     }
@@ -404,25 +404,25 @@ fn no_ring_is_lost_between_threads() {
         }
         let (mut got, mut turn) = (0, 0);
         while got < 2 * EACH {
-            bell.cancel_wakeup();
+            waker.cancel_wakeup();
             let before = got;
             got += waiting.swap(0, Relaxed);
             if got == before {
-                bell.request_wakeup();
+                waker.request_wakeup();
                 got += waiting.swap(0, Relaxed);
             }
             turn += 1;
             // Now and then it is woken by something else.
             let wait = Duration::from_secs(if turn % 3 == 0 { 0 } else { 10 });
             if got == before {
-                let woken = is_ready(bell.file.as_fd(), wait);
+                let woken = is_ready(waker.file.as_fd(), wait);
                 assert!(woken || wait.is_zero(), "slept through a ring, having {got}");
             }
         }
     });
     for _ in 0..2 {
-        bell.cancel_wakeup();
-        bell.request_wakeup();
+        waker.cancel_wakeup();
+        waker.request_wakeup();
     }
-    assert!(!is_ready(bell.file.as_fd(), Duration::ZERO));
+    assert!(!is_ready(waker.file.as_fd(), Duration::ZERO));
 }

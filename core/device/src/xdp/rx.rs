@@ -79,15 +79,7 @@ impl XdpRx {
             is_broken: false,
             skip_parsing: false,
         };
-        // Losses from before are not this half's.
-        let before = rx.socket().statistics();
-        rx.kernel.set(KernelCounts {
-            dropped: before.rx_dropped,
-            ring_full: before.rx_ring_full,
-            fill_empty: before.rx_fill_ring_empty_descs,
-            invalid: before.rx_invalid_descs,
-            ..KernelCounts::default()
-        });
+        rx.pass_over_losses();
         rx.prepare().map_err(|BrokenRing| rx.broken())?;
         let (opened, lent) = (&rx.opened, rx.lent());
         if lent < LEAST_LENT {
@@ -98,6 +90,17 @@ impl XdpRx {
             .open(u32::from(queue), rx.socket().fd())
             .map_err(|e| opened.failed("handing its frames to an AF_XDP socket", &e))?;
         Ok(rx)
+    }
+    /// Losses from before are not this half's.
+    fn pass_over_losses(&mut self) {
+        let before = self.socket().statistics();
+        self.kernel.set(KernelCounts {
+            dropped: before.rx_dropped,
+            ring_full: before.rx_ring_full,
+            fill_empty: before.rx_fill_ring_empty_descs,
+            invalid: before.rx_invalid_descs,
+            ..KernelCounts::default()
+        });
     }
     fn socket(&self) -> &Socket {
         &self.opened.sockets[usize::from(self.queue)]

@@ -52,7 +52,6 @@ static NUMBERS: Class = Class {
         Arg::required("LIMIT", "integer", "how many"),
         Arg::keyword("STOP", "bool", "false", "stop then"),
     ],
-    per_worker: true,
     build: |args| {
         let limit: u64 = args.read("LIMIT")?;
         let left = args.shared_value(|| AtomicU64::new(limit));
@@ -74,7 +73,7 @@ static NUMBERS: Class = Class {
             true
         })
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 fn number(packet: &Packet) -> u32 {
@@ -85,9 +84,8 @@ fn number(packet: &Packet) -> u32 {
 static LOG: Class = Class {
     name: "Log",
     handlers: &[Handler::read("count", "packets", &Read(|l: &mut Log, _, _| Ok(l.0.to_string()))).sum()],
-    per_worker: true,
     build: |_| Ok(Box::new(Log(0))),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 struct Log(u64);
 impl Simple for Log {
@@ -104,9 +102,8 @@ static BOTH: Class = Class {
     name: "Both",
     ports: "1/-",
     processing: "h/h",
-    per_worker: true,
     build: |_| Ok(Box::new(Both)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 struct Both;
 impl Element for Both {
@@ -217,9 +214,8 @@ static SINK: Class = Class {
         )
         .join(),
     ],
-    per_worker: true,
     build: |_| Ok(Box::new(Sunk(0))),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 struct Sunk(u64);
 impl Element for Sunk {
@@ -432,10 +428,9 @@ static EARLY: Class = Class {
     name: "Early",
     ports: "-/-",
     phase: Phase::Info,
-    per_worker: true,
     handlers: WHERE.handlers,
     build: WHERE.build,
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Panics while it is made, which is a defect.

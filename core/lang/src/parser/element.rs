@@ -139,10 +139,7 @@ impl Parser<'_> {
                     break token;
                 }
                 _ => {
-                    let error =
-                        Diagnostic::error("syntax error: expected port number", self.lexer.span(token));
-                    self.report(error.help("ports are written `[0]`, `[0, 2]`, `[0-3]` or `[]`"));
-                    self.lexer.back_to(token);
+                    self.refuse_in_ports("syntax error: expected port number", token);
                     break token;
                 }
             }
@@ -152,9 +149,7 @@ impl Parser<'_> {
                 TokenKind::Byte(b'-') if range_from.is_none() => range_from = ports.numbers.last().copied(),
                 TokenKind::Byte(b',') => range_from = None,
                 _ => {
-                    let error = Diagnostic::error("syntax error: expected ','", self.lexer.span(token));
-                    self.report(error.help("ports are written `[0]`, `[0, 2]`, `[0-3]` or `[]`"));
-                    self.lexer.back_to(token);
+                    self.refuse_in_ports("syntax error: expected ','", token);
                     if self.dialect == Dialect::Artery {
                         break token;
                     }
@@ -163,6 +158,13 @@ impl Parser<'_> {
         };
         ports.span = Some(self.lexer.span(open).to(self.lexer.span(end)));
         ports
+    }
+
+    /// Reports a token that can't stand in ports, and goes back to it.
+    fn refuse_in_ports(&mut self, why: &str, token: Token) {
+        let error = Diagnostic::error(why, self.lexer.span(token));
+        self.report(error.help("ports are written `[0]`, `[0, 2]`, `[0-3]` or `[]`"));
+        self.lexer.back_to(token);
     }
 
     fn parse_port(&mut self, token: Token, ports: &mut Ports, range_from: Option<usize>) {

@@ -35,9 +35,8 @@ static FROM_WIRE: Class = Class {
     ports: "0/1",
     processing: "/h",
     args: ARGS,
-    per_worker: true,
     build: |args| Ok(Box::new(Wire::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 static TO_WIRE: Class = Class { name: "ToWire", ports: "1/0", processing: "h/", ..FROM_WIRE };
 

@@ -1,6 +1,7 @@
-use artery_common::value::parse_value;
 use artery_engine::names::Names;
-use artery_engine::{Arg, ArgValue, Class, Context, Handler, Packet, Show, Simple, Time, Write, anno};
+use artery_engine::{
+    Arg, ArgValue, Class, Context, Handler, Packet, Show, Simple, Time, Write, anno, parse_value,
+};
 use artery_lang::args as text;
 use std::time::Duration;
 
@@ -19,12 +20,11 @@ FIRST it is the annotation FIRST_TIMESTAMP instead. No time gets before 1970.",
     ],
     handlers: &[Handler::read("time", "TIME", &Show(|a: &mut AdjustTimestamp| a.by.to_string()))
         .and_write(&Write(|a: &mut AdjustTimestamp, text, _| parse_value(text).map(|by| a.by = by)))],
-    per_worker: true,
     build: |args| {
         let (by, first, all) = (args.read("TIME")?, args.read("FIRST")?, args.read("ALL")?);
         Ok(Box::new(AdjustTimestamp { by, first, all }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct AdjustTimestamp {

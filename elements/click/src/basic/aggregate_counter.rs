@@ -1,9 +1,8 @@
 use super::average_counter::format_significant;
 use super::handler_call::HandlerCall;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, StartError,
-    Write, anno,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Field, Handler, HandlerError, Packet, Show,
+    StartError, Write, anno,
 };
 use artery_lang::args as text;
 use std::collections::BTreeMap;
@@ -72,13 +71,8 @@ same for the sum of all counts, when it reaches N.",
             "writes shares instead of counts",
             &Write(|a: &mut AggregateCounter, path, cx| a.write_file(path, FileFormat::Shares, cx)),
         ),
-        Handler::read("freeze", "whether it is frozen", &Show(|a: &mut AggregateCounter| a.frozen))
-            .and_write(&Write(|a: &mut AggregateCounter, text, _| {
-                parse_value(text).map(|frozen| a.frozen = frozen)
-            })),
-        Handler::read("active", "whether it counts", &Show(|a: &mut AggregateCounter| a.active)).and_write(
-            &Write(|a: &mut AggregateCounter, text, _| parse_value(text).map(|active| a.active = active)),
-        ),
+        Handler::field("freeze", "whether it is frozen", &Field(|a: &mut AggregateCounter| &mut a.frozen)),
+        Handler::field("active", "whether it counts", &Field(|a: &mut AggregateCounter| &mut a.active)),
         Handler::write("stop", "stops counting, and the router", &Write(AggregateCounter::stop_all)).button(),
         Handler::write(
             "reaggregate_counts",
@@ -257,7 +251,7 @@ impl AggregateCounter {
         let is_added = is_new && amount > 0 && self.active && !frozen;
         let reached = self.counts.len() as u64;
         if let Some(call) = is_added.then(|| self.at_aggregates.due_call(reached)).flatten() {
-            self.run_call(&call, "AGGREGATE_CALL", cx);
+            call.run(self, &CLASS, "AGGREGATE_CALL", cx);
             frozen |= self.frozen;
         }
         if !self.active || frozen && !self.counts.contains_key(&aggregate) {
@@ -269,23 +263,9 @@ impl AggregateCounter {
         }
         self.total += u64::from(amount);
         if let Some(call) = self.at_count.due_call(self.total) {
-            self.run_call(&call, "COUNT_CALL", cx);
+            call.run(self, &CLASS, "COUNT_CALL", cx);
         }
         true
-    }
-
-    fn run_call(&mut self, call: &HandlerCall, arg: &str, cx: &mut Context<'_>) {
-        let own =
-            call.handler.rsplit_once('.').filter(|(name, _)| cx.find_element(name) == Some(cx.number()));
-        match own.and_then(|(_, handler)| CLASS.handler(handler)?.write) {
-            // The element is running, so no other thread can reach it.
-            Some(write) => {
-                if let Err(error) = write.call_handler(self, &call.value, cx) {
-                    cx.print_message(&format!("{} :: AggregateCounter: {arg}: {error}", cx.name()));
-                }
-            }
-            None => call.write_value("AggregateCounter", arg, cx),
-        }
     }
 
     fn stop_all(&mut self, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {

@@ -15,9 +15,8 @@ that no argument is for are dropped; so are those whose output is not there.",
     ports: "1/-",
     processing: "h/h",
     args: &[Arg::rest("PATTERN", "action and aggregates", "which aggregates go where")],
-    per_worker: true,
     build: |args| Ok(Box::new(AggregateFilter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Where packets go: an output, or nowhere.
@@ -187,13 +186,5 @@ mod tests {
         let warnings = bench.warnings();
         assert!(warnings.contains("pattern 1: 0-4294967295 was filtered otherwise before"), "{warnings}");
         assert!(warnings.contains("pattern 3 matches no packets"), "{warnings}");
-    }
-
-    #[test]
-    fn refuses_what_is_no_pattern() {
-        assert_eq!(Bench::config_error(&CLASS, "x 1"), "pattern 0: expected a port number");
-        assert_eq!(Bench::config_error(&CLASS, "1 1, 1"), "pattern 1 has no aggregates");
-        assert_eq!(Bench::config_error(&CLASS, "1 2-x"), "pattern 0: bad aggregate number '2-x'");
-        assert_eq!(Bench::config_error(&CLASS, "1 all 2"), "pattern 0: bad aggregate number 'all'");
     }
 }

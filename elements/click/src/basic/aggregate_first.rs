@@ -145,10 +145,4 @@ mod tests {
         new.expect(1, [0]);
         new.expect(0, [1]);
     }
-
-    #[test]
-    fn refuses_who_notifies_of_nothing() {
-        assert_eq!(Bench::config_error(&CLASS, "NOTIFIER e"), "e is not an AggregateNotifier");
-        assert_eq!(Bench::config_error(&CLASS, "NOTIFIER nobody"), "no element named 'nobody'");
-    }
 }

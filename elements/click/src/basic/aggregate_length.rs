@@ -13,10 +13,9 @@ tells of are added. With IP the length counts from the network header on; packet
     ports: "1/1-2",
     processing: "a/ah",
     args: &[Arg::keyword("IP", "bool", "false", "whether bytes count from the network header on")],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(AggregateLength { ip: args.read("IP")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct AggregateLength {

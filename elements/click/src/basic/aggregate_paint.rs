@@ -13,9 +13,8 @@ elements together name an aggregate.",
         Arg::optional("BITS", "1 to 8", "8", "how many bits of the color count"),
         Arg::keyword("INCREMENTAL", "bool", "false", "whether to add to the aggregate that a packet has"),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(AggregatePaint::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct AggregatePaint {

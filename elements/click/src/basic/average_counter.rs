@@ -148,9 +148,4 @@ mod tests {
             assert_eq!(format_significant(number), text);
         }
     }
-
-    #[test]
-    fn refuses_what_is_no_number() {
-        assert_eq!(Bench::config_error(&CLASS, "soon"), "IGNORE: invalid number");
-    }
 }

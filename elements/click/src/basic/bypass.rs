@@ -1,5 +1,4 @@
-use artery_common::value::parse_value;
-use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Show, Write};
+use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Show, Write, parse_value};
 
 pub static CLASS: Class = Class {
     name: "Bypass",
@@ -20,12 +19,11 @@ INLINE is accepted for Click's sake and changes nothing: passing through costs a
     ],
     handlers: &[Handler::read("active", "ACTIVE", &Show(|b: &mut Bypass| b.active))
         .and_write(&Write(Bypass::set_active))],
-    per_worker: true,
     build: |args| {
         args.read::<bool>("INLINE")?;
         Ok(Box::new(Bypass { active: args.read("ACTIVE")? }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Bypass {

@@ -1,6 +1,5 @@
 use crate::ip::each::send_each;
-use artery_common::value::parse_value;
-use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Packet, Show, Write};
+use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Field, Handler, Packet};
 
 pub static CLASS: Class = Class {
     name: "CheckLength",
@@ -13,12 +12,10 @@ none.",
     ports: "1/1-2",
     processing: "a/ah",
     args: &[Arg::required("LENGTH", "bytes", "most bytes that a packet may have")],
-    handlers: &[Handler::read("length", "LENGTH", &Show(|c: &mut CheckLength| c.length))
-        .and_write(&Write(|c: &mut CheckLength, text, _| parse_value(text).map(|length| c.length = length)))],
-    per_worker: true,
+    handlers: &[Handler::field("length", "LENGTH", &Field(|c: &mut CheckLength| &mut c.length))],
     finished: true,
     build: |args| Ok(Box::new(CheckLength { length: args.read("LENGTH")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct CheckLength {

@@ -1,5 +1,4 @@
-use artery_common::value::parse_value;
-use artery_engine::{Annotation, Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
+use artery_engine::{Annotation, Arg, Class, Context, DropReason, Field, Handler, Packet, Simple};
 
 pub static CLASS: Class = Class {
     name: "CheckPaint",
@@ -15,11 +14,9 @@ by output 1, or are dropped when there is none.",
         Arg::required("COLOR", "0 to 255", "the color"),
         Arg::optional("ANNO", "annotation", "PAINT", "which annotation to look at"),
     ],
-    handlers: &[Handler::read("color", "COLOR", &Show(|p: &mut CheckPaint| p.color))
-        .and_write(&Write(|p: &mut CheckPaint, text, _| parse_value(text).map(|color| p.color = color)))],
-    per_worker: true,
+    handlers: &[Handler::field("color", "COLOR", &Field(|p: &mut CheckPaint| &mut p.color))],
     build: |args| Ok(Box::new(CheckPaint { color: args.read("COLOR")?, at: args.read("ANNO")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct CheckPaint {
@@ -66,10 +63,5 @@ mod tests {
         bench.write("color", "4").unwrap();
         assert_eq!(bench.pull(0, 8)[0].data(), [4]);
         bench.expect_dropped(DropReason::NoMatch, 1);
-    }
-
-    #[test]
-    fn the_color_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "COLOR: required argument missing");
     }
 }

@@ -59,9 +59,8 @@ once until the counts are set to zero. Copies on several workers count for thems
             &Write(|c: &mut Counter, text, cx| c.byte_call.set_call("byte_count_call", text, cx)),
         ),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(Counter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// A handler to call when a count is reached.
@@ -146,24 +145,10 @@ impl Counter {
         self.packets += 1;
         self.bytes += length;
         if let Some(call) = self.packet_call.due_call(self.packets == self.packet_call.at) {
-            self.run_call(&call, "COUNT_CALL", cx);
+            call.run(self, &CLASS, "COUNT_CALL", cx);
         }
         if let Some(call) = self.byte_call.due_call(self.bytes >= self.byte_call.at) {
-            self.run_call(&call, "BYTE_COUNT_CALL", cx);
-        }
-    }
-
-    fn run_call(&mut self, call: &HandlerCall, arg: &str, cx: &mut Context<'_>) {
-        let own =
-            call.handler.rsplit_once('.').filter(|(name, _)| cx.find_element(name) == Some(cx.number()));
-        match own.and_then(|(_, handler)| CLASS.handler(handler)?.write) {
-            // The element is running, so no other thread can reach it.
-            Some(write) => {
-                if let Err(error) = write.call_handler(self, &call.value, cx) {
-                    cx.print_message(&format!("{} :: Counter: {arg}: {error}", cx.name()));
-                }
-            }
-            None => call.write_value("Counter", arg, cx),
+            call.run(self, &CLASS, "BYTE_COUNT_CALL", cx);
         }
     }
 }

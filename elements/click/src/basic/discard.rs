@@ -1,6 +1,6 @@
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Show, StartError, Write,
+    parse_value,
 };
 use std::any::Any;
 
@@ -33,11 +33,10 @@ scheduled, and sleeps while upstream has nothing.",
         Handler::read("active", "whether to pull", &Show(|d: &mut Discard| d.active))
             .and_write(&Write(Discard::set_active)),
     ],
-    per_worker: true,
     build: |args| {
         Ok(Box::new(Discard { count: 0, active: args.read("ACTIVE")?, burst: args.read("BURST")? }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Discard {
@@ -167,10 +166,5 @@ mod tests {
         bench.run_once();
         assert_eq!(bench.offered_count(0), 0);
         assert_eq!(bench.write("active", "maybe").unwrap_err().to_string(), "'maybe' is not true or false");
-    }
-
-    #[test]
-    fn active_makes_no_sense_where_packets_are_pushed() {
-        assert_eq!(Bench::config_error(&CLASS, "ACTIVE false"), "ACTIVE is meaningless in push context");
     }
 }

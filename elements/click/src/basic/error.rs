@@ -11,9 +11,8 @@ element that a configuration needs and this program does not have.",
     ports: "-/-",
     flow: "x/y",
     args: &[Arg::rest("ARGUMENT", "anything", "does not matter")],
-    per_worker: true,
     build: |_| Ok(Box::new(Error)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Error;
@@ -27,18 +26,5 @@ impl Element for Error {
     fn start(&mut self, _cx: &mut Context<'_>) -> Result<(), StartError> {
         Err(StartError::new("unspecified error")
             .with_help("a router with an Error element never starts: take it out"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use artery_engine::Bench;
-
-    #[test]
-    fn it_never_starts() {
-        for config in ["", "any, WORDS at all"] {
-            assert_eq!(Bench::config_error(&CLASS, config), "unspecified error");
-        }
     }
 }

@@ -1,5 +1,5 @@
 //! A write handler that an argument names, to be called later: `HANDLER [VALUE]`.
-use artery_engine::{Context, StartError};
+use artery_engine::{Class, Context, Element, HandlerError, StartError};
 
 /// A handler's name and what to write to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,24 @@ impl HandlerCall {
     }
     /// Writes; an error is printed after the name of `class` and `arg`.
     pub(super) fn write_value(&self, class: &str, arg: &str, cx: &mut Context<'_>) {
-        if let Err(error) = cx.write_handler(&self.handler, &self.value) {
-            cx.print_message(&format!("{} :: {class}: {arg}: {error}", cx.name()));
+        print_failure(cx.write_handler(&self.handler, &self.value), class, arg, cx);
+    }
+    /// Writes for an element at work, perhaps to itself; `arg` of `class` names the handler.
+    pub(super) fn run(&self, element: &mut dyn Element, class: &Class, arg: &str, cx: &mut Context<'_>) {
+        let own =
+            self.handler.rsplit_once('.').filter(|(name, _)| cx.find_element(name) == Some(cx.number()));
+        match own.and_then(|(_, handler)| class.handler(handler)?.write) {
+            // The element is running, so no other thread can reach it.
+            Some(write) => {
+                print_failure(write.call_handler(element, &self.value, cx), class.name, arg, cx);
+            }
+            None => self.write_value(class.name, arg, cx),
         }
+    }
+}
+
+fn print_failure(result: Result<(), HandlerError>, class: &str, arg: &str, cx: &mut Context<'_>) {
+    if let Err(error) = result {
+        cx.print_message(&format!("{} :: {class}: {arg}: {error}", cx.name()));
     }
 }

@@ -9,9 +9,8 @@ pub static CLASS: Class = Class {
     ports: "-/=",
     processing: "h/h",
     flow: "#/[^#]",
-    per_worker: true,
     build: |_| Ok(Box::new(Hub)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Hub;

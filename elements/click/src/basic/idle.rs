@@ -14,9 +14,8 @@ will ever come, and sleeps.",
     processing: "a/a",
     flow: "x/y",
     signals: SignalKinds::NeverActive,
-    per_worker: true,
     build: |_| Ok(Box::new(Idle)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Idle;
@@ -46,10 +45,5 @@ mod tests {
         let mut bench = Bench::setup(&CLASS, "").inputs(1).outputs(1).pull().build().unwrap();
         bench.offer(0, b"x");
         assert_eq!((bench.pull(0, 8).len(), bench.run(), bench.offered_count(0)), (0, 0, 1));
-    }
-
-    #[test]
-    fn takes_no_arguments() {
-        assert_eq!(Bench::config_error(&CLASS, "1"), "too many arguments");
     }
 }

@@ -1,10 +1,9 @@
 use super::handler_call::HandlerCall;
 use super::quota::Quota;
 use super::template::{DATA, Template};
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Show, Signal,
-    SignalKinds, StartError, Time, Write,
+    SignalKinds, StartError, Time, Write, parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -44,9 +43,8 @@ which is one when the router runs with a burst of one.",
         Handler::read("datasize", "older name of length", &READ_LENGTH).and_write(&WRITE_LENGTH),
     ],
     signals: SignalKinds::NonEmpty,
-    per_worker: true,
     build: |args| Ok(Box::new(Source::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 static READ_BURST: Read<Source> = Read(|s, _, cx| Ok(s.burst_size(cx).to_string()));
@@ -145,8 +143,6 @@ fn end_call(stop: bool, call: Option<String>) -> Result<Option<HandlerCall>, Arg
 }
 
 impl Element for Source {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         if self.active && self.make_packets(max, into, cx) > 0 {
             return;

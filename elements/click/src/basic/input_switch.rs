@@ -1,6 +1,6 @@
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Write,
+    parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -21,7 +21,6 @@ at run time. While INPUT is negative, or not connected, every packet is discarde
         Handler::read("switch", "INPUT", &READ).and_write(&Write(InputSwitch::set_input)),
         Handler::read("config", "INPUT", &READ),
     ],
-    per_worker: true,
     live: true,
     build: |args| {
         let input: i32 = args.read::<Option<i32>>("OUTPUT")?.map_or_else(|| args.read("INPUT"), Ok)?;
@@ -30,7 +29,7 @@ at run time. While INPUT is negative, or not connected, every packet is discarde
         }
         Ok(Box::new(InputSwitch { input }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 static READ: Read<InputSwitch> = Read(|s, _, _| Ok(s.input.to_string()));

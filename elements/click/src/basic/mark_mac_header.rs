@@ -12,13 +12,12 @@ behind.",
         Arg::optional("OFFSET", "bytes", "0", "where the link header begins"),
         Arg::optional("LENGTH", "bytes", "0", "its length, if the network header is to be marked"),
     ],
-    per_worker: true,
     live: true,
     build: |args| {
         let (offset, length): (u32, u32) = (args.read("OFFSET")?, args.read("LENGTH")?);
         Ok(Box::new(MarkMacHeader { offset: offset as usize, length: length as usize }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct MarkMacHeader {

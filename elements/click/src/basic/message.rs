@@ -1,4 +1,4 @@
-use artery_engine::{Arg, ArgError, Batch, Class, Context, Element, StartError};
+use artery_engine::{Arg, ArgError, Class, Context, Element, StartError};
 
 pub static CLASS: Class = Class {
     name: "Message",
@@ -35,7 +35,6 @@ struct Message {
 }
 
 impl Element for Message {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         if let Some(line) = &self.line {
             cx.print_message(line);

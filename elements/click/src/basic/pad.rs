@@ -13,14 +13,13 @@ packet for which no frame is long enough is dropped.",
         Arg::optional("LENGTH", "bytes", "0", "how long packets shall be; 0 to go by the annotation"),
         Arg::keyword("ZERO", "bool", "true", "accepted and without effect: padding is zero"),
     ],
-    per_worker: true,
     live: true,
     build: |args| {
         args.read::<bool>("ZERO")?;
         Ok(Box::new(Pad { length: args.read::<u32>("LENGTH")? as usize }))
     },
     finished: true,
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Pad {

@@ -1,5 +1,4 @@
-use artery_common::value::parse_value;
-use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Show, Write};
+use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Field, Handler};
 
 pub static CLASS: Class = Class {
     name: "Paint",
@@ -11,12 +10,10 @@ pub static CLASS: Class = Class {
         Arg::required("COLOR", "0 to 255", "the color"),
         Arg::optional("ANNO", "annotation", "PAINT", "which annotation to set"),
     ],
-    handlers: &[Handler::read("color", "COLOR", &Show(|p: &mut Paint| p.color))
-        .and_write(&Write(|p: &mut Paint, text, _| parse_value(text).map(|color| p.color = color)))],
-    per_worker: true,
+    handlers: &[Handler::field("color", "COLOR", &Field(|p: &mut Paint| &mut p.color))],
     live: true,
     build: |args| Ok(Box::new(Paint { color: args.read("COLOR")?, at: args.read("ANNO")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Paint {

@@ -11,9 +11,8 @@ painted 255 leaves in copies by every output. One whose output is not connected 
     ports: "1/-",
     processing: "h/h",
     args: &[Arg::optional("ANNO", "annotation", "PAINT", "which annotation to look at")],
-    per_worker: true,
     build: |args| Ok(Box::new(PaintSwitch { at: args.read("ANNO")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// The color that stands for all outputs.

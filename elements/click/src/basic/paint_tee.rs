@@ -1,5 +1,4 @@
-use artery_common::value::parse_value;
-use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Show, Write};
+use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Field, Handler};
 
 pub static CLASS: Class = Class {
     name: "PaintTee",
@@ -16,11 +15,9 @@ sends a redirect.",
         Arg::required("COLOR", "0 to 255", "the color"),
         Arg::optional("ANNO", "annotation", "PAINT", "which annotation to look at"),
     ],
-    handlers: &[Handler::read("color", "COLOR", &Show(|p: &mut PaintTee| p.color))
-        .and_write(&Write(|p: &mut PaintTee, text, _| parse_value(text).map(|color| p.color = color)))],
-    per_worker: true,
+    handlers: &[Handler::field("color", "COLOR", &Field(|p: &mut PaintTee| &mut p.color))],
     build: |args| Ok(Box::new(PaintTee { color: args.read("COLOR")?, at: args.read("ANNO")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct PaintTee {
@@ -54,10 +51,5 @@ mod tests {
         bench.push(0, b"x");
         bench.expect(0, b"x");
         bench.expect_nothing_more();
-    }
-
-    #[test]
-    fn the_color_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, "ANNO 20"), "COLOR: required argument missing");
     }
 }

@@ -1,7 +1,4 @@
-use artery_common::value::parse_value;
-use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, Packet, Show, Write,
-};
+use artery_engine::{Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Field, Handler, Packet};
 use std::fmt::Write as _;
 
 pub static CLASS: Class = Class {
@@ -25,12 +22,10 @@ data. Packets pass unchanged.",
         Arg::keyword("HEADROOM", "bool", "false", "whether to print headroom and tailroom"),
         Arg::keyword("CPU", "bool", "false", "whether to print the number of the worker"),
     ],
-    handlers: &[Handler::read("active", "whether to print", &Show(|p: &mut Print| p.active))
-        .and_write(&Write(|p: &mut Print, text, _| parse_value(text).map(|active| p.active = active)))],
-    per_worker: true,
+    handlers: &[Handler::field("active", "whether to print", &Field(|p: &mut Print| &mut p.active))],
     live: true,
     build: |args| Ok(Box::new(Print::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 use artery_common::chance;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
-    Read, Show, Write, names::Names,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Field, Handler, HandlerError,
+    Packet, Read, Show, Write, names::Names, parse_value,
 };
 use artery_wire::Random;
 use std::any::Any;
@@ -38,15 +37,13 @@ by output 1, or are dropped when there is none. While it is not ACTIVE all pass.
         .and_write(&Write(|s: &mut Sample, text, _| {
             parse_probability(text).map(|p| s.pass = p.complement())
         })),
-        Handler::read("active", "whether to sample", &Show(|s: &mut Sample| s.active))
-            .and_write(&Write(|s: &mut Sample, text, _| parse_value(text).map(|active| s.active = active))),
+        Handler::field("active", "whether to sample", &Field(|s: &mut Sample| &mut s.active)),
         Handler::read("drops", "packets that did not pass", &Show(|s: &mut Sample| s.drops)).sum(),
         Handler::read("config", "the arguments as they are now", &Read(Sample::config)),
     ],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(Sample::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// A probability in units of 2^-28, as precise as Click's.

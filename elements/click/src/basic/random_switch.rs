@@ -10,9 +10,8 @@ pub static CLASS: Class = Class {
     example: "Idle -> s :: RandomSwitch -> Discard;\ns[1] -> Discard;",
     ports: "1/1-",
     processing: "h/h",
-    per_worker: true,
     build: |args| Ok(Box::new(RandomSwitch { random: chance::new_random(args) })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct RandomSwitch {

@@ -1,9 +1,8 @@
 use super::template::{DATA, Template};
 use super::token_bucket::TokenBucket;
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Bandwidth, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Show,
-    StartError, Write,
+    StartError, Write, parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -137,8 +136,6 @@ impl Source {
 }
 
 impl Element for Source {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         if !self.active {
             return;

@@ -6,7 +6,27 @@ use artery_engine::{
 };
 use std::any::Any;
 
-pub static CLASS: Class = Class {
+pub static CLASS: Class = RATED_SPLITTER;
+
+pub static BANDWIDTH: Class = Class {
+    name: "BandwidthRatedSplitter",
+    summary: "sends packets above a given bandwidth elsewhere",
+    manual: "
+Sends packets of up to RATE by output 0, and what goes beyond that by output 1, or drops it when there is
+none. After a pause as many bytes may pass at once as came in BURST_DURATION at the rate, or BURST_BYTES,
+besides 128 kB.",
+    example: "InfiniteSource(LIMIT 100) -> s :: BandwidthRatedSplitter(1Mbps) -> Discard;\ns[1] -> Discard;",
+    args: &[
+        Arg::required("RATE", "bandwidth", "how much passes a second"),
+        Arg::keyword("BURST_DURATION", "seconds", "20ms", "how much time may be made up for"),
+        Arg::keyword("BURST_BYTES", "bytes", "", "how many bytes may be made up for, instead"),
+    ],
+    live: false,
+    build: |args| Ok(Box::new(RatedSplitter::new(args, Unit::Bytes)?)),
+    ..RATED_SPLITTER
+};
+
+const RATED_SPLITTER: Class = Class {
     name: "RatedSplitter",
     group: "basic",
     summary: "sends packets above a given rate elsewhere",
@@ -27,7 +47,7 @@ is none. After a pause as many may pass at once as came in BURST_DURATION at the
     ..Class::DEFAULT
 };
 
-pub(super) static HANDLERS: &[Handler] = &[
+static HANDLERS: &[Handler] = &[
     Handler::read("rate", "RATE", &READ).and_write(&Write(RatedSplitter::set_rate)),
     Handler::read("config", "RATE", &READ),
 ];
@@ -38,7 +58,7 @@ static READ: Read<RatedSplitter> = Read(|s, _, _| Ok(s.unit.rate_text(s.bucket.r
 const THRESHOLD: u64 = 131_072;
 
 /// Also what BandwidthRatedSplitter is, with bytes instead of packets.
-pub(super) struct RatedSplitter {
+struct RatedSplitter {
     unit: Unit,
     bucket: TokenBucket,
     /// Most packets or bytes at once after a pause, or the pause that they accumulate in.
@@ -46,7 +66,7 @@ pub(super) struct RatedSplitter {
 }
 
 impl RatedSplitter {
-    pub(super) fn new(args: &Args<'_>, unit: Unit) -> Result<RatedSplitter, ArgError> {
+    fn new(args: &Args<'_>, unit: Unit) -> Result<RatedSplitter, ArgError> {
         let (rate, burst) = (unit.read_rate(args)?, unit.read_depth(args)?);
         let mut splitter = RatedSplitter { unit, bucket: TokenBucket::new(0, 0), burst };
         splitter.apply_rate(rate);
@@ -153,5 +173,16 @@ mod tests {
         assert_eq!(bench.read("config", "").unwrap(), "10");
         let wrong = Bench::config_error(&CLASS, "1, BURST_SIZE 1, BURST_DURATION 1");
         assert_eq!(wrong, "cannot specify both BURST_DURATION and BURST_SIZE");
+    }
+
+    #[test]
+    fn packets_above_the_bandwidth_leave_by_output_1() {
+        let mut bench = Bench::setup(&BANDWIDTH, "10kBps, BURST_BYTES 1000").outputs(2).build().unwrap();
+        (0..10).for_each(|_| bench.push(0, [0; 500]));
+        assert_eq!((bench.drain_sent(0).len(), bench.drain_sent(1).len()), (3, 7));
+        bench.advance_time(Duration::from_millis(100));
+        (0..10).for_each(|_| bench.push(0, [0; 500]));
+        assert_eq!((bench.drain_sent(0).len(), bench.drain_sent(1).len()), (2, 8));
+        assert_eq!(bench.read("rate", "").unwrap(), "80kbps");
     }
 }

@@ -1,5 +1,4 @@
-use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
+use artery_engine::{Arg, Class, Context, DropReason, Field, Handler, Packet, Simple};
 
 pub static CLASS: Class = Class {
     name: "Resize",
@@ -15,16 +14,13 @@ dropped.",
         Arg::optional("TAIL", "bytes", "0", "how many bytes to add at the end"),
     ],
     handlers: &[
-        Handler::read("head", "HEAD", &Show(|r: &mut Resize| r.head))
-            .and_write(&Write(|r: &mut Resize, text, _| parse_value(text).map(|head| r.head = head))),
-        Handler::read("tail", "TAIL", &Show(|r: &mut Resize| r.tail))
-            .and_write(&Write(|r: &mut Resize, text, _| parse_value(text).map(|tail| r.tail = tail))),
+        Handler::field("head", "HEAD", &Field(|r: &mut Resize| &mut r.head)),
+        Handler::field("tail", "TAIL", &Field(|r: &mut Resize| &mut r.tail)),
     ],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(Resize { head: args.read("HEAD")?, tail: args.read("TAIL")? })),
     finished: true,
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Resize {

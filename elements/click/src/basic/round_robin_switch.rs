@@ -9,9 +9,8 @@ pub static CLASS: Class = Class {
     example: "Idle -> s :: RoundRobinSwitch -> Discard;\ns[1] -> Discard;",
     ports: "1/1-",
     processing: "h/h",
-    per_worker: true,
     build: |_| Ok(Box::new(RoundRobinSwitch { next: 0 })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct RoundRobinSwitch {

@@ -1,5 +1,4 @@
-use artery_common::value::parse_value;
-use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Handler, Show, Write};
+use artery_engine::{Annotation, Arg, Batch, Class, Context, Element, Field, Handler, Show};
 
 pub static CLASS: Class = Class {
     name: "SetAnnoByte",
@@ -15,12 +14,10 @@ which new configurations should use.",
     ],
     handlers: &[
         Handler::read("anno", "the offset of ANNO", &Show(|s: &mut SetAnnoByte| s.at.offset)),
-        Handler::read("value", "VALUE", &Show(|s: &mut SetAnnoByte| s.value))
-            .and_write(&Write(|s: &mut SetAnnoByte, text, _| parse_value(text).map(|byte| s.value = byte))),
+        Handler::field("value", "VALUE", &Field(|s: &mut SetAnnoByte| &mut s.value)),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(SetAnnoByte { at: args.read("ANNO")?, value: args.read("VALUE")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct SetAnnoByte {

@@ -14,7 +14,6 @@ packets that travel together, the same time. With FIRST it sets the FIRST_TIMEST
         Arg::keyword("FIRST", "bool", "false", "whether to set the annotation FIRST_TIMESTAMP"),
         Arg::keyword("DELTA", "bool", "false", "no longer supported"),
     ],
-    per_worker: true,
     build: |args| {
         if args.read("DELTA")? {
             return Err(ArgError::wrong(
@@ -24,7 +23,7 @@ packets that travel together, the same time. With FIRST it sets the FIRST_TIMEST
         let time = args.read::<Option<Duration>>("TIMESTAMP")?.map(|since| Time::ZERO + since);
         Ok(Box::new(SetTimestamp { time, first: args.read("FIRST")? }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct SetTimestamp {

@@ -12,10 +12,9 @@ packet's end is not written, and one that ends before OFFSET stays as it is. No 
         Arg::required("OFFSET", "bytes", "where to write"),
         Arg::required("DATA", "bytes", "what to write"),
     ],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(StoreData::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct StoreData {
@@ -68,11 +67,5 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "4294967295, x");
         bench.push(0, b"abc");
         bench.expect(0, b"abc");
-    }
-
-    #[test]
-    fn offset_and_data_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, "3"), "DATA: required argument missing");
-        assert_eq!(Bench::config_error(&CLASS, "-1, x"), "OFFSET: invalid number");
     }
 }

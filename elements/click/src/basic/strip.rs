@@ -9,9 +9,8 @@ Removes the first LENGTH bytes of every packet, for example a link header. They 
 Unstrip can bring them back. A packet that is shorter is dropped.",
     example: "Idle -> Strip(14) -> Discard;",
     args: &[Arg::required("LENGTH", "bytes", "how many bytes to remove")],
-    per_worker: true,
     build: |args| Ok(Box::new(Strip { length: args.read::<u32>("LENGTH")? as usize })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Finishes the packets of a batch when one leaves work undone for which it needs what will
@@ -81,11 +80,5 @@ mod tests {
         bench.expect(0, b"c");
         bench.expect(0, b"z");
         bench.expect_dropped(DropReason::TooShort, 1);
-    }
-
-    #[test]
-    fn the_length_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "LENGTH: required argument missing");
-        assert_eq!(Bench::config_error(&CLASS, "-1"), "LENGTH: invalid number");
     }
 }

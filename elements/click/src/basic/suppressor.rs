@@ -1,5 +1,6 @@
-use artery_common::value::parse_value;
-use artery_engine::{Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Write};
+use artery_engine::{
+    Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Write, parse_value,
+};
 
 pub static CLASS: Class = Class {
     name: "Suppressor",
@@ -36,13 +37,12 @@ at first.",
             }))
         },
     ),
-    per_worker: true,
     build: |args| {
         let inputs = args.inputs();
         (0..inputs).for_each(|input| args.declare_handler(&format!("active{input}"), "rw"));
         Ok(Box::new(Suppressor { active: vec![true; inputs] }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Suppressor {

@@ -1,6 +1,6 @@
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Write,
+    parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -18,7 +18,6 @@ every packet.",
         Handler::read("switch", "OUTPUT", &READ).and_write(&Write(Switch::set_output)),
         Handler::read("config", "OUTPUT", &READ),
     ],
-    per_worker: true,
     live: true,
     build: |args| {
         let output: i32 = args.read("OUTPUT")?;
@@ -27,15 +26,34 @@ every packet.",
         }
         Ok(Box::new(Switch { output }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
+};
+
+pub static STATIC: Class = Class {
+    name: "StaticSwitch",
+    group: "basic",
+    summary: "sends all packets by one output, chosen once",
+    manual: "
+Sends every packet by output OUTPUT, as Switch does, and has no handler that could change it. A negative
+OUTPUT, or one that is not connected, discards every packet.",
+    example: "Idle -> s :: StaticSwitch(1) -> Discard;\ns[1] -> Discard;",
+    ports: "1/-",
+    processing: "h/h",
+    args: &[Arg::required("OUTPUT", "output", "where packets go; negative to discard them")],
+    build: |args| {
+        let output: i32 = args.read("OUTPUT")?;
+        let connected = usize::try_from(output).is_ok_and(|output| output < args.outputs());
+        Ok(Box::new(Switch { output: if connected { output } else { -1 } }))
+    },
+    ..Class::PER_WORKER
 };
 
 static READ: Read<Switch> = Read(|s, _, _| Ok(s.output.to_string()));
 
 /// Sends all packets by one output; also what StaticSwitch does.
-pub(super) struct Switch {
+struct Switch {
     /// The output; negative values discard packets.
-    pub(super) output: i32,
+    output: i32,
 }
 
 impl Switch {
@@ -86,5 +104,21 @@ mod tests {
     fn refuses_an_output_that_is_not_connected() {
         let wrong = Bench::setup(&CLASS, "2").outputs(2).build().err().unwrap();
         assert_eq!(wrong[0].to_string(), "output must be < 2");
+    }
+
+    #[test]
+    fn packets_leave_by_the_output_chosen_once() {
+        let mut bench = Bench::setup(&STATIC, "1").outputs(2).build().unwrap();
+        bench.push(0, b"a");
+        bench.expect(1, b"a");
+    }
+
+    #[test]
+    fn an_output_that_is_not_connected_discards() {
+        for output in ["-1", "2"] {
+            let mut bench = Bench::setup(&STATIC, output).outputs(2).build().unwrap();
+            bench.push(0, b"a");
+            bench.expect_dropped(DropReason::Inactive, 1);
+        }
     }
 }

@@ -1,6 +1,23 @@
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element};
 
-pub static CLASS: Class = Class {
+pub static CLASS: Class = TEE;
+
+pub static PULL: Class = Class {
+    name: "PullTee",
+    summary: "pushes copies of the packets that are pulled through it",
+    manual: "
+Output 0 is pulled from. A copy of every packet that is pulled through leaves by push by each of the other
+outputs. N, when given, must be the number of outputs in use.",
+    example: "Idle -> Queue -> t :: PullTee -> Discard;\nt[1] -> Discard;",
+    processing: "l/lh",
+    build: |args| {
+        check_arms(args)?;
+        Ok(Box::new(PullTee))
+    },
+    ..TEE
+};
+
+const TEE: Class = Class {
     name: "Tee",
     group: "basic",
     summary: "sends a copy of every packet by each output",
@@ -11,18 +28,19 @@ their own, so that each way may change its packet. N, when given, must be the nu
     ports: "1/1-",
     processing: "h/h",
     args: &[Arg::optional("N", "outputs", "", "how many outputs there are")],
-    per_worker: true,
     build: |args| {
         check_arms(args)?;
         Ok(Box::new(Tee))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Tee;
 
+struct PullTee;
+
 /// Refuses an N that is not the number of outputs.
-pub(super) fn check_arms(args: &Args<'_>) -> Result<(), ArgError> {
+fn check_arms(args: &Args<'_>) -> Result<(), ArgError> {
     let (wanted, outputs): (Option<usize>, usize) = (args.read("N")?, args.outputs());
     match wanted {
         Some(n) if n != outputs => Err(ArgError::wrong(format!("{outputs} outputs implies {outputs} arms"))),
@@ -41,6 +59,20 @@ impl Element for Tee {
             }
         }
         cx.send_all(last, batch);
+    }
+}
+
+impl Element for PullTee {
+    fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
+        let before = into.len();
+        cx.pull(0, max, into);
+        for output in 1..cx.outputs() {
+            for packet in into.iter().skip(before) {
+                if let Some(copy) = cx.duplicate_packet(packet) {
+                    cx.send(output, copy);
+                }
+            }
+        }
     }
 }
 
@@ -74,5 +106,23 @@ mod tests {
     fn refuses_another_number_of_outputs_than_there_are() {
         let wrong = Bench::setup(&CLASS, "3").outputs(2).build().err().unwrap();
         assert_eq!(wrong[0].to_string(), "2 outputs implies 2 arms");
+    }
+
+    #[test]
+    fn what_is_pulled_is_also_pushed() {
+        let mut bench = Bench::setup(&PULL, "").outputs(3).build().unwrap();
+        bench.offer(0, b"a");
+        bench.offer(0, b"b");
+        assert_eq!(bench.pull(0, 8).len(), 2);
+        for output in 1..3 {
+            bench.expect(output, b"a");
+            bench.expect(output, b"b");
+        }
+        bench.expect_nothing_more();
+    }
+
+    #[test]
+    fn a_pull_tee_refuses_another_number_of_outputs_than_there_are() {
+        assert!(Bench::setup(&PULL, "3").outputs(2).build().is_err());
     }
 }

@@ -1,8 +1,7 @@
 use super::handler_call::HandlerCall;
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
-    Show, StartError, Time, Write,
+    Show, StartError, Time, Write, parse_value,
 };
 use std::time::Duration;
 
@@ -172,25 +171,11 @@ impl TimeFilter {
         loop {
             let before = self.last.time;
             self.armed = false;
-            self.run_call(&call, cx);
+            call.run(self, &CLASS, "END_CALL", cx);
             let goes_on = time >= self.last.time && self.armed && self.last.time > before;
             if !goes_on {
                 return;
             }
-        }
-    }
-
-    fn run_call(&mut self, call: &HandlerCall, cx: &mut Context<'_>) {
-        let own =
-            call.handler.rsplit_once('.').filter(|(name, _)| cx.find_element(name) == Some(cx.number()));
-        match own.and_then(|(_, handler)| CLASS.handler(handler)?.write) {
-            // The element is running, so no other thread can reach it.
-            Some(write) => {
-                if let Err(error) = write.call_handler(self, &call.value, cx) {
-                    cx.print_message(&format!("{} :: TimeFilter: END_CALL: {error}", cx.name()));
-                }
-            }
-            None => call.write_value("TimeFilter", "END_CALL", cx),
         }
     }
 

@@ -1,5 +1,4 @@
-use artery_common::value::parse_value;
-use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Packet, Show, Write, anno};
+use artery_engine::{Arg, Batch, Class, Context, Element, Field, Handler, Packet, anno};
 
 pub static CLASS: Class = Class {
     name: "Truncate",
@@ -13,13 +12,11 @@ their number to the EXTRA_LENGTH annotation, from which tools know how long the 
         Arg::required("LENGTH", "bytes", "most bytes to leave"),
         Arg::keyword("EXTRA_LENGTH", "bool", "true", "whether to note how much was cut"),
     ],
-    handlers: &[Handler::read("nbytes", "LENGTH", &Show(|t: &mut Truncate| t.length))
-        .and_write(&Write(|t: &mut Truncate, text, _| parse_value(text).map(|length| t.length = length)))],
-    per_worker: true,
+    handlers: &[Handler::field("nbytes", "LENGTH", &Field(|t: &mut Truncate| &mut t.length))],
     finished: true,
     live: true,
     build: |args| Ok(Box::new(Truncate { length: args.read("LENGTH")?, note: args.read("EXTRA_LENGTH")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Truncate {

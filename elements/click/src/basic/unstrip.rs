@@ -9,9 +9,8 @@ Adds LENGTH bytes in front of every packet: those that Strip removed, if nothing
 and otherwise whatever the frame holds. A packet for which no frame is big enough is dropped.",
     example: "Idle -> Strip(14) -> Unstrip(14) -> Discard;",
     args: &[Arg::required("LENGTH", "bytes", "how many bytes to add")],
-    per_worker: true,
     build: |args| Ok(Box::new(Unstrip { length: args.read::<u32>("LENGTH")? as usize })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Unstrip {
@@ -56,10 +55,5 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "4000000000");
         bench.push(0, b"x");
         bench.expect_dropped(DropReason::NoRoom, 1);
-    }
-
-    #[test]
-    fn the_length_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "LENGTH: required argument missing");
     }
 }

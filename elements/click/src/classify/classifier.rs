@@ -29,10 +29,9 @@ c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
         "the compiled patterns, one comparison a line",
         &Show(|c: &mut Classifier| c.program.listing().to_string()),
     )],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(Classifier::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Classifier {

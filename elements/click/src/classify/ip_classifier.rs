@@ -58,10 +58,9 @@ c[0] -> Discard; c[1] -> Discard; c[2] -> Discard; c[3] -> Discard;",
             .sets_argument("PATTERN")
         },
     ),
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(IpClassifier::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct IpClassifier {

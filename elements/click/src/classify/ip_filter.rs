@@ -22,10 +22,9 @@ Expects IPv4 packets, data starting at the IP header or the header marked by an 
         "the compiled patterns, one comparison a line",
         &Show(|f: &mut IpFilter| f.program.listing().to_string()),
     )],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(IpFilter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct IpFilter {

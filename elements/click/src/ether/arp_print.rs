@@ -1,7 +1,6 @@
 use super::ether_text::format_dashed;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Packet, Show, StartError, Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Field, Handler, Packet, StartError,
 };
 use artery_wire::{EtherAddr, EtherType, Ethernet};
 use std::fmt::Write as _;
@@ -24,8 +23,11 @@ front, and passes it on unchanged. Packets in which no network header is marked 
         Arg::keyword("ACTIVE", "bool", "true", "whether to print"),
         Arg::keyword("OUTFILE", "file name", "", "where to print, instead of standard error"),
     ],
-    handlers: &[Handler::read("active", "whether messages are printed", &Show(|p: &mut ArpPrint| p.active))
-        .and_write(&Write(|p: &mut ArpPrint, text, _| parse_value(text).map(|active| p.active = active)))],
+    handlers: &[Handler::field(
+        "active",
+        "whether messages are printed",
+        &Field(|p: &mut ArpPrint| &mut p.active),
+    )],
     build: |args| Ok(Box::new(ArpPrint::new(args)?)),
     ..Class::DEFAULT
 };

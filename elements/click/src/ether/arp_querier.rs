@@ -1,13 +1,14 @@
 use super::neighbor::{KnownAddress, Neighbor};
-use super::neighbors::{ArpLimits, WaitingPacket};
+use super::neighbors::{
+    ArpLimits, CAPACITY, CAPACITY_SLIM_FACTOR, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, TIMEOUT, WaitingPacket,
+};
 use super::own_address::OwnAddress;
 use super::shared_table::{ArrivalQueue, NamedTables, SharedTable, WaitOutcome};
 use artery_common::arp_frame::{ArpEndpoint, FRAME, HEADER, arp_frame, arp_in, link_header};
-use artery_common::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
-    Read, Show, StartError, Time, Write, anno,
+    Read, Show, StartError, Time, Write, anno, parse_value,
 };
 use artery_packet::NoRoom;
 use artery_wire::{ArpOperation, EtherAddr, EtherType};
@@ -58,21 +59,11 @@ workers up to 128 packets of each may wait beyond CAPACITY.",
             "this host's Ethernet address; by default what the name in IP stands for",
         ),
         Arg::keyword("TABLE", "element", "", "an ARPTable to use instead of a table of its own"),
-        Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 means no limit"),
-        Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 means no limit"),
-        Arg::keyword(
-            "ENTRY_PACKET_CAPACITY",
-            "packets",
-            "0",
-            "most packets that wait for one address; 0 means no limit",
-        ),
-        Arg::keyword(
-            "CAPACITY_SLIM_FACTOR",
-            "number",
-            "2",
-            "one part in so many is dropped when CAPACITY is passed",
-        ),
-        Arg::keyword("TIMEOUT", "time", "300", "how long an answer is good for; 0 is for ever"),
+        CAPACITY,
+        ENTRY_CAPACITY,
+        ENTRY_PACKET_CAPACITY,
+        CAPACITY_SLIM_FACTOR,
+        TIMEOUT,
         Arg::keyword("POLL_TIMEOUT", "time", "60", "how old an answer must be to ask again; 0 is never"),
         Arg::keyword(
             "BROADCAST",
@@ -88,9 +79,8 @@ workers up to 128 packets of each may wait beyond CAPACITY.",
         ),
     ],
     handlers: HANDLERS,
-    per_worker: true,
     build: |args| Ok(Box::new(ArpQuerier::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 static HANDLERS: &[Handler] = &[
@@ -382,9 +372,9 @@ impl ArpQuerier {
         }
     }
     fn follow_successor(&mut self) {
-        if let Some(heir) = self.table.successor().cloned() {
-            self.cache.generation = heir.generation();
-            self.table = heir;
+        if let Some(successor) = self.table.successor().cloned() {
+            self.cache.generation = successor.generation();
+            self.table = successor;
         }
     }
 }

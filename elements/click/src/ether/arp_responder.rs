@@ -59,10 +59,9 @@ Replies keep the VLAN annotation and the port of the request.",
             &Write(|r: &mut ArpResponder, text, _| r.remove_entry(text)),
         ),
     ],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(ArpResponder::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct ArpResponder {
@@ -262,22 +261,5 @@ mod tests {
         assert_eq!(bench.read("lookup", "10.2.2.3").unwrap(), "");
         assert_eq!(bench.read("lookup", "x").unwrap_err().to_string(), "expected IP address");
         assert_eq!(bench.write("remove", "10.1.2.0/24").unwrap_err().to_string(), "10.1.2.0/24 not found");
-    }
-
-    #[test]
-    fn mistakes_are_told_with_the_argument_and_the_word() {
-        for (config, message) in [
-            (
-                "10.0.0.1 eth9:eth",
-                "argument 0: no Ethernet address is known of 'eth9': name a device of this machine that has \
-                 one, or say AddressInfo(eth9 ETH)",
-            ),
-            ("10.0.0.1 x 2:0:0:0:0:1", "argument 0: expected IP/MASK ETH at 'x'"),
-            ("10.0.0.1 2:0:0:0:0:1, 10.0.0.2", "argument 1: missing ETH"),
-            ("2:0:0:0:0:1", "argument 0: missing IP/MASK"),
-            ("10.0.0.1 2:0:0:0:0:1 2:0:0:0:0:2", "argument 0: more than one ETH at '2:0:0:0:0:2'"),
-        ] {
-            assert_eq!(Bench::config_error(&CLASS, config), message);
-        }
     }
 }

@@ -1,8 +1,10 @@
-use super::neighbors::ArpLimits;
+use super::neighbors::{
+    ArpLimits, CAPACITY, CAPACITY_SLIM_FACTOR, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, TIMEOUT,
+};
 use super::shared_table::{NamedTables, SharedTable};
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Phase, Read, StartError, Write,
+    ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Phase, Read, StartError, Write,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -18,23 +20,7 @@ here instead of each in a table of its own; its limits apply to all of them toge
 Idle -> q :: ARPQuerier(10.0.0.1, 02:00:00:00:00:01, TABLE neighbors) -> Discard;
 Idle -> [1] q;",
     ports: "0/0",
-    args: &[
-        Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 means no limit"),
-        Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 means no limit"),
-        Arg::keyword(
-            "ENTRY_PACKET_CAPACITY",
-            "packets",
-            "0",
-            "most packets that wait for one address; 0 means no limit",
-        ),
-        Arg::keyword(
-            "CAPACITY_SLIM_FACTOR",
-            "number",
-            "2",
-            "one part in so many is dropped when CAPACITY is passed",
-        ),
-        Arg::keyword("TIMEOUT", "time", "300", "how long an answer is good for; 0 is for ever"),
-    ],
+    args: &[CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, CAPACITY_SLIM_FACTOR, TIMEOUT],
     handlers: &[
         Handler::read(
             "table",

@@ -25,7 +25,6 @@ reported.",
             &Show(|c: &mut CheckArpHeader| c.failures.details_text()),
         ),
     ],
-    per_worker: true,
     build: |args| {
         let offset = args.read::<u32>("OFFSET")? as usize;
         Ok(Box::new(CheckArpHeader {
@@ -33,7 +32,7 @@ reported.",
             failures: Failures::new(args, "ARP header", KINDS)?.without_name(),
         }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// In the order of the checks.

@@ -17,9 +17,8 @@ them. All others pass. A message reports the first one.",
         &Show(|d: &mut DropBroadcasts| d.drops),
     )
     .sum()],
-    per_worker: true,
     build: |_| Ok(Box::new(DropBroadcasts { drops: 0 })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct DropBroadcasts {

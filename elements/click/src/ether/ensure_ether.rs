@@ -16,10 +16,9 @@ one that lies in front of their data, pass unchanged.",
         Arg::optional("SRC", "Ethernet address", "1:1:1:1:1:1", "its source"),
         Arg::optional("DST", "Ethernet address", "2:2:2:2:2:2", "its destination"),
     ],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(EnsureEther::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const HEADER: usize = Ethernet::<&[u8]>::LEN;
@@ -71,13 +70,8 @@ fn is_ip_frame(frame: &[u8]) -> bool {
 
 impl Simple for EnsureEther {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match self.ensure_header(&mut packet) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = self.ensure_header(&mut packet);
+        cx.keep_or_discard(packet, result)
     }
 }
 

@@ -8,9 +8,8 @@ pub static CLASS: Class = Class {
     manual: "Swaps source and destination address of each Ethernet frame, so that it goes back to where it \
         came from.",
     example: "Idle -> EtherMirror -> Discard;",
-    per_worker: true,
     build: |_| Ok(Box::new(EtherMirror)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct EtherMirror;

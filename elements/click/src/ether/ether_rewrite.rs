@@ -1,6 +1,5 @@
 use super::ether_text::format_dashed;
-use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write, parse_value};
 use artery_wire::{EtherAddr, Ethernet};
 
 pub static CLASS: Class = Class {
@@ -24,10 +23,9 @@ at the data.",
             .and_write(&Write(|e: &mut EtherRewrite, text, _| parse_value(text).map(|dst| e.dst = dst)))
             .sets_argument("DST"),
     ],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(EtherRewrite { src: args.read("SRC")?, dst: args.read("DST")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct EtherRewrite {

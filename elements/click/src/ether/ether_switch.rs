@@ -1,9 +1,8 @@
 use super::ether_text::format_dashed;
 use crate::basic::hub::flood_packet;
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
-    Show, Time, Write,
+    Show, Time, Write, parse_value,
 };
 use artery_wire::{EtherAddr, Ethernet};
 use std::any::Any;

@@ -1,7 +1,8 @@
 use super::ether_text::format_dashed;
 use super::vlan_tag::VlanTagSpec;
-use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
+use artery_engine::{
+    Arg, Class, Context, DropReason, Field, Handler, Packet, Show, Simple, Write, parse_value,
+};
 use artery_wire::{EtherAddr, EtherType};
 
 pub static CLASS: Class = Class {
@@ -29,14 +30,11 @@ NATIVE_VLAN get a header without tag; -1 means that all get one.",
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|src| e.src = src))),
         Handler::read("dst", "destination address", &Show(|e: &mut EtherVlanEncap| format_dashed(e.dst)))
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
-        Handler::read(
+        Handler::field(
             "ethertype",
             "type of what the frame carries",
-            &Show(|e: &mut EtherVlanEncap| e.ether_type),
-        )
-        .and_write(&Write(|e: &mut EtherVlanEncap, text, _| {
-            parse_value(text).map(|ether_type| e.ether_type = ether_type)
-        })),
+            &Field(|e: &mut EtherVlanEncap| &mut e.ether_type),
+        ),
         Handler::read("vlan_tci", "VLAN_TCI", &Show(|e: &mut EtherVlanEncap| e.tag.tci()))
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| e.tag.set_tci(text))),
         Handler::read("vlan_id", "VLAN_ID", &Show(|e: &mut EtherVlanEncap| e.tag.id()))
@@ -46,13 +44,12 @@ NATIVE_VLAN get a header without tag; -1 means that all get one.",
         Handler::read("native_vlan", "NATIVE_VLAN", &Show(|e: &mut EtherVlanEncap| e.tag.native()))
             .and_write(&Write(|e: &mut EtherVlanEncap, text, _| e.tag.set_native(text))),
     ],
-    per_worker: true,
     live: true,
     build: |args| {
         let (ether_type, src, dst) = (args.read("ETHERTYPE")?, args.read("SRC")?, args.read("DST")?);
         Ok(Box::new(EtherVlanEncap { ether_type, src, dst, tag: VlanTagSpec::with_native(args)? }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct EtherVlanEncap {

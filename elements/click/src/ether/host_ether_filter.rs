@@ -1,7 +1,7 @@
 use super::ether_text::format_dashed;
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Show, Simple, Write,
+    parse_value,
 };
 use artery_wire::{EtherAddr, Ethernet};
 
@@ -29,10 +29,9 @@ is none. All others leave by output 0.",
         &Show(|f: &mut HostEtherFilter| format_dashed(f.ether)),
     )
     .and_write(&Write(|f: &mut HostEtherFilter, text, _| parse_value(text).map(|ether| f.ether = ether)))],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(HostEtherFilter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct HostEtherFilter {

@@ -5,7 +5,7 @@ use super::ether_text::format_dashed;
 use super::neighbor::Neighbor;
 use super::neighbor_index::{IndexWriter, NeighborIndex};
 use artery_engine::names::Names;
-use artery_engine::{ArgError, ArgValue, Args, HandlerError, Packet, Time};
+use artery_engine::{Arg, ArgError, ArgValue, Args, HandlerError, Packet, Time};
 use artery_rcu::Domain;
 use artery_wire::EtherAddr;
 use rtrb::Consumer;
@@ -15,6 +15,25 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::time::Duration;
+
+pub(super) const CAPACITY: Arg =
+    Arg::keyword("CAPACITY", "packets", "2048", "most packets that wait; 0 means no limit");
+pub(super) const ENTRY_CAPACITY: Arg =
+    Arg::keyword("ENTRY_CAPACITY", "entries", "0", "most addresses; 0 means no limit");
+pub(super) const ENTRY_PACKET_CAPACITY: Arg = Arg::keyword(
+    "ENTRY_PACKET_CAPACITY",
+    "packets",
+    "0",
+    "most packets that wait for one address; 0 means no limit",
+);
+pub(super) const CAPACITY_SLIM_FACTOR: Arg = Arg::keyword(
+    "CAPACITY_SLIM_FACTOR",
+    "number",
+    "2",
+    "one part in so many is dropped when CAPACITY is passed",
+);
+pub(super) const TIMEOUT: Arg =
+    Arg::keyword("TIMEOUT", "time", "300", "how long an answer is good for; 0 is for ever");
 
 /// Limits of a table; zero means unlimited.
 #[derive(Clone, Copy, Debug)]

@@ -28,7 +28,6 @@ it a tag.",
         Handler::read("vlan_pcp", "VLAN_PCP", &Show(|s: &mut SetVlanAnno| s.0.pcp()))
             .and_write(&Write(|s: &mut SetVlanAnno, text, _| s.0.set_pcp(text))),
     ],
-    per_worker: true,
     live: true,
     build: |args| {
         let tag = VlanTagSpec::new(args)?;
@@ -37,7 +36,7 @@ it a tag.",
         }
         Ok(Box::new(SetVlanAnno(tag)))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct SetVlanAnno(VlanTagSpec);

@@ -67,9 +67,9 @@ impl SharedTable {
     }
     fn change_table<R>(&self, action: impl FnOnce(&mut ArpTable) -> R, end: impl FnOnce(&mut ArpTable)) -> R {
         let mut table = self.lock();
-        if let Some(heir) = self.successor.get() {
+        if let Some(successor) = self.successor.get() {
             drop(table);
-            return heir.change_table(action, end);
+            return successor.change_table(action, end);
         }
         table.drain_arrivals();
         let result = action(&mut table);
@@ -108,8 +108,8 @@ impl SharedTable {
 
     /// The table that is used instead of this one, if there is one.
     pub(crate) fn successor(&self) -> Option<&Arc<SharedTable>> {
-        let heir = self.successor.get()?;
-        Some(heir.successor().unwrap_or(heir))
+        let successor = self.successor.get()?;
+        Some(successor.successor().unwrap_or(successor))
     }
     /// Moves everything from another table here, to which its users switch.
     pub(crate) fn restore_from(self: &Arc<Self>, old: &Arc<SharedTable>) {

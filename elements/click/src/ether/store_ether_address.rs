@@ -1,9 +1,8 @@
 use super::ether_text::format_dashed;
 use crate::ip::each::send_each;
-use artery_common::value::parse_value;
 use artery_engine::{
     Annotation, Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, Packet,
-    Show, Write,
+    Show, Write, parse_value,
 };
 use artery_wire::EtherAddr;
 
@@ -25,10 +24,9 @@ Packets too short for that leave by output 1, or are dropped when there is none.
     ],
     handlers: &[Handler::read("addr", "ADDR", &Show(|s: &mut StoreEtherAddress| format_dashed(s.address)))
         .and_write(&Write(|s: &mut StoreEtherAddress, text, _| parse_value(text).map(|to| s.address = to)))],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(StoreEtherAddress::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct StoreEtherAddress {

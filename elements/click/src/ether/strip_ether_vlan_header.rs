@@ -14,10 +14,9 @@ such frames leave by output 1, or are dropped when there is none.",
     ports: "1/1-2",
     processing: "a/ah",
     args: &[Arg::optional("NATIVE_VLAN", "number", "0", "VLAN of untagged frames, or -1 for none")],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(StripEtherVlanHeader { native_vlan: native_vlan(args)? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const UNTAGGED: usize = 14;

@@ -12,12 +12,11 @@ they are. With ANNO the VLAN annotation becomes the tag, or zero.",
         Arg::optional("ANNO", "bool", "true", "whether to set the VLAN annotation"),
         Arg::keyword("ETHERTYPE", "number", "0x8100", "the type that says that a tag follows"),
     ],
-    per_worker: true,
     build: |args| {
         Ok(Box::new(VlanDecap { annotates: args.read("ANNO")?, ether_type: args.read("ETHERTYPE")? }))
     },
     finished: true,
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Bytes in front of the tag, and of it.

@@ -1,6 +1,5 @@
 use super::vlan_tag::VlanTagSpec;
-use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
+use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write, parse_value};
 
 pub static CLASS: Class = Class {
     name: "VLANEncap",
@@ -33,12 +32,11 @@ tagged.",
                 parse_value(text).map(|ether_type| e.ether_type = ether_type)
             })),
     ],
-    per_worker: true,
     build: |args| {
         Ok(Box::new(VlanEncap { tag: VlanTagSpec::with_native(args)?, ether_type: args.read("ETHERTYPE")? }))
     },
     finished: true,
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// Bytes in front of the tag, and of it.
@@ -69,13 +67,8 @@ impl VlanEncap {
 
 impl Simple for VlanEncap {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match self.encapsulate(&mut packet) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = self.encapsulate(&mut packet);
+        cx.keep_or_discard(packet, result)
     }
 }
 

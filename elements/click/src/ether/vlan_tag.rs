@@ -1,7 +1,6 @@
 //! The tag that VLANEncap, EtherVLANEncap and SetVLANAnno add to frames, from their arguments.
-use artery_common::value::parse_value;
 use artery_engine::names::Names;
-use artery_engine::{ArgError, ArgValue, Args, HandlerError, Packet, anno};
+use artery_engine::{ArgError, ArgValue, Args, HandlerError, Packet, anno, parse_value};
 
 /// Bits of a tag that are the VLAN's number.
 const ID: u16 = 0xfff;

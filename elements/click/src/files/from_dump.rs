@@ -1,11 +1,11 @@
 use super::trace::{Bound, FILE_HEADER, RECORD_HEADER, Trace, TraceWindow};
+use super::transfer::{Source, probability_text, pull_from, resume_source, run_source};
 use artery_common::chance::{self, SAMPLE_BITS};
 use artery_common::network_header;
-use artery_common::value::parse_value;
 use artery_device::{DeviceError, Record};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet,
-    Show, Signal, SignalKinds, StartError, Time, Write,
+    Show, SignalKinds, StartError, Time, Write, parse_value,
 };
 use artery_lang::args as text;
 use artery_wire::Random;
@@ -66,7 +66,7 @@ out later then, and is reported as damage is.",
         Handler::read(
             "sampling_prob",
             "SAMPLE as it is applied",
-            &Show(|f: &mut FromDump| f.probability_text()),
+            &Show(|f: &mut FromDump| probability_text(f.sample, SAMPLE_BITS)),
         ),
         Handler::read("encap", "the file's link type", &Show(|f: &mut FromDump| f.encap_name())),
         Handler::read("filename", "FILENAME", &Show(|f: &mut FromDump| f.file_name())),
@@ -343,38 +343,11 @@ impl FromDump {
         }
     }
 
-    /// Adds up to `max` packets to `into`; returns whether there may be more at once.
-    fn fill_batch(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
-        if !self.active || !self.is_at_place(cx) {
-            return self.active;
+    /// Does what shall happen at the end when the file has no more for the first time.
+    fn note_exhaustion(&mut self, cx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.exhausted, true) {
+            self.run_end_action(cx);
         }
-        if self.is_plain() {
-            self.fill_plain(max, into, cx);
-        }
-        let mut looked = 0;
-        while self.active && into.len() < max && looked < LOOK {
-            looked += 1;
-            match self.next_step(cx) {
-                Step::Packet(packet) => into.push(packet),
-                Step::Passed => {}
-                Step::NoFrame => return true,
-                Step::Early(time) => {
-                    cx.wake_at(time);
-                    return false;
-                }
-                Step::End => {
-                    self.ends = false;
-                    self.run_end_action(cx);
-                }
-                Step::Exhausted => {
-                    if !std::mem::replace(&mut self.exhausted, true) {
-                        self.run_end_action(cx);
-                    }
-                    return false;
-                }
-            }
-        }
-        self.active
     }
 
     /// Does what shall happen at the end.
@@ -405,7 +378,7 @@ impl FromDump {
         match name {
             "active" => {
                 self.active = parse_value(text)?;
-                self.resume_source(cx);
+                resume_source(self.active, cx);
             }
             "stop" => {
                 self.active = false;
@@ -417,7 +390,7 @@ impl FromDump {
                 self.window.extend_end(by);
                 self.ends = self.window.last.is_some();
                 self.active = true;
-                self.resume_source(cx);
+                resume_source(self.active, cx);
             }
             "filepos" => {
                 let position =
@@ -430,16 +403,6 @@ impl FromDump {
         Ok(())
     }
 
-    fn resume_source(&mut self, cx: &mut Context<'_>) {
-        if self.active {
-            if cx.output_is_pull(0) { cx.set_signal(Signal::NonEmpty, true) } else { cx.schedule() }
-        }
-    }
-
-    fn probability_text(&self) -> String {
-        let text = format!("{:.9}", f64::from(self.sample) / f64::from(1u32 << SAMPLE_BITS));
-        text.trim_end_matches('0').trim_end_matches('.').to_string()
-    }
     fn encap_name(&self) -> String {
         self.trace.as_ref().map(|trace| trace.link_type().to_string()).unwrap_or_default()
     }
@@ -492,31 +455,46 @@ fn at_end(args: &Args<'_>, window: &TraceWindow) -> Result<AtEnd, ArgError> {
     }
 }
 
-impl Element for FromDump {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
+impl Source for FromDump {
+    fn fill_batch(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
+        if !self.active || !self.is_at_place(cx) {
+            return self.active;
+        }
+        if self.is_plain() {
+            self.fill_plain(max, into, cx);
+        }
+        let mut looked = 0;
+        while self.active && into.len() < max && looked < LOOK {
+            looked += 1;
+            match self.next_step(cx) {
+                Step::Packet(packet) => into.push(packet),
+                Step::Passed => {}
+                Step::NoFrame => return true,
+                Step::Early(time) => {
+                    cx.wake_at(time);
+                    return false;
+                }
+                Step::End => {
+                    self.ends = false;
+                    self.run_end_action(cx);
+                }
+                Step::Exhausted => {
+                    self.note_exhaustion(cx);
+                    return false;
+                }
+            }
+        }
+        self.active
+    }
+}
 
+impl Element for FromDump {
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let mut batch = cx.scratch_batch();
-        let more = self.fill_batch(max, &mut batch, cx);
-        into.append(&mut batch);
-        cx.recycle_batch(batch);
-        cx.set_signal(Signal::NonEmpty, more);
+        pull_from(self, max, into, cx);
     }
 
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
-        if cx.output_is_pull(0) {
-            // The next packet is due.
-            cx.set_signal(Signal::NonEmpty, true);
-            return true;
-        }
-        let mut batch = cx.scratch_batch();
-        if self.fill_batch(cx.burst(), &mut batch, cx) {
-            cx.schedule();
-        }
-        let sent = !batch.is_empty();
-        cx.send_all(0, &mut batch);
-        cx.recycle_batch(batch);
-        sent
+        run_source(self, cx)
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
@@ -526,7 +504,7 @@ impl Element for FromDump {
             self.check_link(&trace)?;
             self.trace = Some(trace);
         }
-        self.resume_source(cx);
+        resume_source(self.active, cx);
         Ok(())
     }
 
@@ -545,7 +523,7 @@ impl Element for FromDump {
             self.sought = old.sought;
             self.count = old.count;
         }
-        self.resume_source(cx);
+        resume_source(self.active, cx);
     }
 }
 

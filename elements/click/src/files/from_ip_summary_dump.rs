@@ -1,12 +1,12 @@
 use super::summary::{Defaults, Field, FlowEnds, PacketDraft, VERSION, apply_column, named_protocol};
 use super::summary_lines::Lines;
 use super::to_ip_summary_dump::Raw;
+use super::transfer::{Source, probability_text, pull_from, resume_source, run_source};
 use artery_common::chance::{self, SAMPLE_BITS};
-use artery_common::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{
     Arg, ArgError, ArgValue, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show,
-    Signal, SignalKinds, StartError, Time, Write, anno,
+    SignalKinds, StartError, Time, Write, anno, parse_value,
 };
 use artery_lang::args as text;
 use artery_wire::Random;
@@ -68,7 +68,7 @@ end.",
         Handler::read(
             "sampling_prob",
             "SAMPLE as it is applied",
-            &Show(|f: &mut FromIpSummaryDump| f.probability_text()),
+            &Show(|f: &mut FromIpSummaryDump| probability_text(f.sample, SAMPLE_BITS)),
         ),
         Handler::read("active", "ACTIVE", &Show(|f: &mut FromIpSummaryDump| f.active))
             .and_write(&Write(FromIpSummaryDump::set_active)),
@@ -368,33 +368,9 @@ impl FromIpSummaryDump {
         Some(piece)
     }
 
-    /// Adds up to `max` packets to `into`; returns whether there may be more at once.
-    fn fill_batch(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
-        let mut looked = 0;
-        while self.active && into.len() < max && looked < LOOK {
-            looked += 1;
-            match self.next_step(cx) {
-                Step::Packet(packet) => into.push(packet),
-                Step::Passed => {}
-                Step::NoFrame => return true,
-                Step::Early(time) => {
-                    cx.wake_at(time);
-                    return false;
-                }
-                Step::Exhausted => {
-                    if !std::mem::replace(&mut self.exhausted, true) && self.stops {
-                        cx.request_stop();
-                    }
-                    return false;
-                }
-            }
-        }
-        self.active
-    }
-
     fn set_active(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         self.active = parse_value(text)?;
-        self.resume_source(cx);
+        resume_source(self.active, cx);
         Ok(())
     }
 
@@ -402,17 +378,6 @@ impl FromIpSummaryDump {
         self.active = false;
         cx.request_stop();
         Ok(())
-    }
-
-    fn resume_source(&mut self, cx: &mut Context<'_>) {
-        if self.active {
-            if cx.output_is_pull(0) { cx.set_signal(Signal::NonEmpty, true) } else { cx.schedule() }
-        }
-    }
-
-    fn probability_text(&self) -> String {
-        let text = format!("{:.9}", f64::from(self.sample) / f64::from(1u32 << SAMPLE_BITS));
-        text.trim_end_matches('0').trim_end_matches('.').to_string()
     }
 }
 
@@ -480,31 +445,38 @@ fn set_lengths(packet: &mut Packet, extra: u32) {
     }
 }
 
-impl Element for FromIpSummaryDump {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
+impl Source for FromIpSummaryDump {
+    fn fill_batch(&mut self, max: usize, into: &mut Batch, cx: &mut Context<'_>) -> bool {
+        let mut looked = 0;
+        while self.active && into.len() < max && looked < LOOK {
+            looked += 1;
+            match self.next_step(cx) {
+                Step::Packet(packet) => into.push(packet),
+                Step::Passed => {}
+                Step::NoFrame => return true,
+                Step::Early(time) => {
+                    cx.wake_at(time);
+                    return false;
+                }
+                Step::Exhausted => {
+                    if !std::mem::replace(&mut self.exhausted, true) && self.stops {
+                        cx.request_stop();
+                    }
+                    return false;
+                }
+            }
+        }
+        self.active
+    }
+}
 
+impl Element for FromIpSummaryDump {
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
-        let mut batch = cx.scratch_batch();
-        let more = self.fill_batch(max, &mut batch, cx);
-        into.append(&mut batch);
-        cx.recycle_batch(batch);
-        cx.set_signal(Signal::NonEmpty, more);
+        pull_from(self, max, into, cx);
     }
 
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
-        if cx.output_is_pull(0) {
-            // The next packet is due.
-            cx.set_signal(Signal::NonEmpty, true);
-            return true;
-        }
-        let mut batch = cx.scratch_batch();
-        if self.fill_batch(cx.burst(), &mut batch, cx) {
-            cx.schedule();
-        }
-        let sent = !batch.is_empty();
-        cx.send_all(0, &mut batch);
-        cx.recycle_batch(batch);
-        sent
+        run_source(self, cx)
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
@@ -529,7 +501,7 @@ impl Element for FromIpSummaryDump {
                 self.report_line("warning: missing banner line; is this an IP summary dump?", cx);
             }
         }
-        self.resume_source(cx);
+        resume_source(self.active, cx);
         Ok(())
     }
 }

@@ -1,8 +1,9 @@
 use super::rotation::FileIdentity;
+use super::transfer::{pull_and_push, send_or_end};
 use artery_device::{DeviceError, LinkType, PcapOptions, PcapWriter};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
-    Show, StartError, Write, anno,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Phase, Show,
+    StartError, Write, anno,
 };
 use artery_lang::args as text;
 use std::any::Any;
@@ -178,11 +179,7 @@ impl Element for ToDump {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         self.open_late(cx);
         self.write_batch(batch, cx);
-        if cx.outputs() > 0 {
-            cx.send_all(0, batch);
-        } else {
-            cx.discard_all(batch, DropReason::Discarded);
-        }
+        send_or_end(batch, cx);
     }
 
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
@@ -190,14 +187,7 @@ impl Element for ToDump {
         if cx.outputs() > 0 || !cx.input_is_pull(0) {
             return true;
         }
-        let mut batch = cx.scratch_batch();
-        let pulled = cx.pull(0, cx.burst(), &mut batch);
-        self.push(0, &mut batch, cx);
-        cx.recycle_batch(batch);
-        if pulled > 0 || !cx.upstream_idle(0) {
-            cx.schedule();
-        }
-        pulled > 0
+        pull_and_push(self, cx)
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
@@ -241,7 +231,7 @@ impl Element for ToDump {
 mod tests {
     use super::*;
     use artery_device::PcapReader;
-    use artery_engine::{Bench, Time};
+    use artery_engine::{Bench, DropReason, Time};
 
     /// Times, lengths on the wire and bytes of the packets in a file.
     fn contents(path: &str) -> (LinkType, Vec<(Time, u32, Vec<u8>)>) {

@@ -1,9 +1,10 @@
 use super::rotation::FileIdentity;
 use super::summary::{Field, SummaryOptions, VERSION, describe_packet, first_timestamp};
+use super::transfer::{pull_and_push, send_or_end};
 use artery_device::{check_writable, create_private};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Read,
-    StartError, Time, Write, anno,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Packet, Read, StartError,
+    Time, Write, anno,
 };
 use artery_lang::args as text;
 use std::any::Any;
@@ -279,11 +280,7 @@ impl Element for ToIpSummaryDump {
         for packet in batch.iter_mut() {
             self.write_packet(packet, cx);
         }
-        if cx.outputs() > 0 {
-            cx.send_all(0, batch);
-        } else {
-            cx.discard_all(batch, DropReason::Discarded);
-        }
+        send_or_end(batch, cx);
     }
 
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
@@ -291,14 +288,7 @@ impl Element for ToIpSummaryDump {
         if !cx.input_is_pull(0) {
             return true;
         }
-        let mut batch = cx.scratch_batch();
-        let pulled = cx.pull(0, cx.burst(), &mut batch);
-        self.push(0, &mut batch, cx);
-        cx.recycle_batch(batch);
-        if pulled > 0 || !cx.upstream_idle(0) {
-            cx.schedule();
-        }
-        pulled > 0
+        pull_and_push(self, cx)
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
@@ -429,17 +419,6 @@ mod tests {
         bench.expect(0, b"abc");
         bench.write("flush", "").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{HEADER}!data wire_len\n3\n"));
-    }
-
-    #[test]
-    fn unknown_columns_are_refused() {
-        assert_eq!(Bench::config_error(&CLASS, "-, FIELDS frob"), "unknown content type 'frob'");
-        assert_eq!(Bench::config_error(&CLASS, "-, FIELDS \"\""), "unknown content type ''");
-        assert_eq!(
-            Bench::config_error(&CLASS, "-, CONTENTS src 'ip frob'"),
-            "unknown content type 'ip frob'"
-        );
-        assert_eq!(Bench::config_error(&CLASS, "-, BINARY true"), "binary files are not written");
     }
 
     #[test]

@@ -38,10 +38,9 @@ both, for those would tell.",
         Arg::keyword("PRESERVE_8", "numbers from 0 to 255", "", "first bytes that stay"),
         Arg::keyword("SEED", "bool", "false", "without effect"),
     ],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(AnonymizeIpAddr(Mapping::new(args)?))),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const ICMP_HEADER: usize = Icmp::<&[u8]>::LEN;

@@ -12,12 +12,11 @@ Does what CheckIPHeader does, but leaves the checksum unchecked unless `CHECKSUM
     processing: "a/ah",
     args: ARGS,
     handlers: HANDLERS,
-    per_worker: true,
     build: |args| {
         let checksum = args.is_given("CHECKSUM") && args.read("CHECKSUM")?;
         Ok(Box::new(CheckIpHeader::new(args, checksum)?))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

@@ -76,9 +76,8 @@ impl<C: Check> CheckHeader<C> {
                 &Show(|c: &mut CheckHeader<C>| c.failures.details_text()),
             ),
         ],
-        per_worker: true,
         build: CheckHeader::<C>::build,
-        ..Class::DEFAULT
+        ..Class::PER_WORKER
     };
 
     fn build(args: &mut Args<'_>) -> Result<Box<dyn Element>, ArgError> {

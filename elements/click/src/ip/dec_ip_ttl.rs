@@ -1,7 +1,6 @@
 use super::each::send_each;
 use artery_common::ip_header;
-use artery_common::value::parse_value;
-use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Handler, Packet, Show, Write};
+use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Field, Handler, Packet, Show};
 use artery_wire::Malformed;
 
 pub static CLASS: Class = Class {
@@ -22,10 +21,8 @@ leave by output 0 with their checksum updated incrementally (RFC 1624).",
     ],
     handlers: &[
         Handler::read("drops", "expired packets", &Show(|d: &mut DecIpTtl| d.expired)).sum(),
-        Handler::read("active", "ACTIVE", &Show(|d: &mut DecIpTtl| d.active))
-            .and_write(&Write(|d: &mut DecIpTtl, text, _| parse_value(text).map(|active| d.active = active))),
+        Handler::field("active", "ACTIVE", &Field(|d: &mut DecIpTtl| &mut d.active)),
     ],
-    per_worker: true,
     build: |args| {
         Ok(Box::new(DecIpTtl {
             active: args.read("ACTIVE")?,
@@ -33,7 +30,7 @@ leave by output 0 with their checksum updated incrementally (RFC 1624).",
             expired: 0,
         }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct DecIpTtl {

@@ -12,10 +12,9 @@ Expects IP packets. What follows the TCP or UDP header becomes zeros, and so doe
 packet keeps its length. Later fragments, which have no such header, become zeros behind the IP header. ICMP
 packets pass unchanged. Packets of other protocols are dropped, and so are those without a whole IP header.",
     example: "Idle -> CheckIPHeader -> EraseIPPayload -> Discard;",
-    per_worker: true,
     finished: true,
     build: |_| Ok(Box::new(EraseIpPayload)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct EraseIpPayload;

@@ -17,9 +17,8 @@ annotation. Packets too short to hold the address are dropped.",
         Arg::optional("ANNO", "annotation", "DST_IP", "the annotation to set"),
         Arg::keyword("IP", "src or dst", "", "the field of the IP header to copy, instead of OFFSET"),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(GetIpAddress::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct GetIpAddress {
@@ -99,13 +98,5 @@ mod tests {
         bench.expect_dropped(DropReason::TooShort, 1);
         survives_anything(&CLASS, "IP src", 1);
         survives_anything(&CLASS, "4294967295", 1);
-    }
-
-    #[test]
-    fn one_of_offset_and_field_must_be_given() {
-        for config in ["", "16, IP dst"] {
-            assert_eq!(Bench::config_error(&CLASS, config), "set one of OFFSET, IP");
-        }
-        assert_eq!(Bench::config_error(&CLASS, "IP ttl"), "bad IP: it is src or dst");
     }
 }

@@ -3,9 +3,9 @@ use super::name::{IcmpTypeName, read_icmp_code};
 use super::packet_id::PacketIds;
 use super::strip_to_network_header::start_at_network;
 use artery_common::ip_header;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, PacketType, Show, Simple, Write, anno,
+    Arg, ArgError, Args, Class, Context, DropReason, Field, Handler, Packet, PacketType, Show, Simple, Write,
+    anno, parse_value,
 };
 use artery_wire::{AnswerHeader, Forbidden, IcmpAnswer, IcmpError as Error, IcmpType};
 use std::any::Any;
@@ -60,17 +60,11 @@ dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> Discard;",
                 Ok(())
             },
         )),
-        Handler::read("pmtu", "MTU that needfrag tells", &Show(|e: &mut IcmpError| e.path_mtu)).and_write(
-            &Write(|e: &mut IcmpError, text, _| {
-                e.path_mtu = parse_value(text)?;
-                Ok(())
-            }),
-        ),
+        Handler::field("pmtu", "MTU that needfrag tells", &Field(|e: &mut IcmpError| &mut e.path_mtu)),
     ],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(IcmpError::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const TTL: u8 = 200;

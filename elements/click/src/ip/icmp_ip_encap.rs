@@ -1,7 +1,6 @@
 use super::name::{IcmpTypeName, read_icmp_code};
 use artery_common::ip_header::{Fields, drop_reason};
-use artery_common::value::parse_value;
-use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
+use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Field, Handler, Packet, Simple};
 use artery_wire::{Icmp, IpProtocol};
 use std::net::Ipv4Addr;
 
@@ -23,10 +22,8 @@ identification does; 0 is left out. A packet that the headers would make longer 
         Arg::keyword("IDENTIFIER", "0 to 65535", "0", "identifier of messages that have one"),
     ],
     handlers: &[
-        Handler::read("src", "the source address", &Show(|e: &mut IcmpIpEncap| e.src))
-            .and_write(&Write(|e: &mut IcmpIpEncap, text, _| parse_value(text).map(|src| e.src = src))),
-        Handler::read("dst", "the destination address", &Show(|e: &mut IcmpIpEncap| e.dst))
-            .and_write(&Write(|e: &mut IcmpIpEncap, text, _| parse_value(text).map(|dst| e.dst = dst))),
+        Handler::field("src", "the source address", &Field(|e: &mut IcmpIpEncap| &mut e.src)),
+        Handler::field("dst", "the destination address", &Field(|e: &mut IcmpIpEncap| &mut e.dst)),
     ],
     build: |args| Ok(Box::new(IcmpIpEncap::new(args)?)),
     finished: true,

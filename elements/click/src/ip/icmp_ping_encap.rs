@@ -1,6 +1,5 @@
 use artery_common::ip_header::{Fields, drop_reason};
-use artery_common::value::parse_value;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
+use artery_engine::{Arg, Class, Context, DropReason, Field, Handler, Packet, Simple};
 use artery_wire::{Icmp, IcmpType, IpProtocol};
 use std::net::Ipv4Addr;
 
@@ -19,17 +18,8 @@ each packet; 0 is left out. A packet that the headers would make longer than 655
         Arg::keyword("IDENTIFIER", "0 to 65535", "0", "the echo's identifier"),
     ],
     handlers: &[
-        Handler::read("src", "the source address", &Show(|e: &mut IcmpPingEncap| e.request.src)).and_write(
-            &Write(|e: &mut IcmpPingEncap, text, _| {
-                e.request.src = parse_value(text)?;
-                Ok(())
-            }),
-        ),
-        Handler::read("dst", "the destination address", &Show(|e: &mut IcmpPingEncap| e.request.dst))
-            .and_write(&Write(|e: &mut IcmpPingEncap, text, _| {
-                e.request.dst = parse_value(text)?;
-                Ok(())
-            })),
+        Handler::field("src", "the source address", &Field(|e: &mut IcmpPingEncap| &mut e.request.src)),
+        Handler::field("dst", "the destination address", &Field(|e: &mut IcmpPingEncap| &mut e.request.dst)),
     ],
     build: |args| {
         let (src, dst, identifier) = (args.read("SRC")?, args.read("DST")?, args.read("IDENTIFIER")?);

@@ -13,9 +13,8 @@ none.",
     example: "Idle -> CheckIPHeader -> ICMPPingResponder -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
-    per_worker: true,
     build: |_| Ok(Box::new(IcmpPingResponder)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct IcmpPingResponder;

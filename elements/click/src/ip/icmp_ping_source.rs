@@ -2,10 +2,9 @@ use super::icmp_ping_encap::EchoRequest;
 use crate::basic::template::Template;
 use crate::basic::timed_source::nonzero_interval;
 use artery_common::ip_header;
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet,
-    Show, StartError, Time, Write,
+    Show, StartError, Time, Write, parse_value,
 };
 use artery_wire::{Icmp, IcmpType, IpProtocol, Ipv4};
 use std::net::Ipv4Addr;

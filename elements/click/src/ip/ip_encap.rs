@@ -2,8 +2,7 @@ use super::address::Destination;
 use super::name::Protocol;
 use super::packet_id::PacketIds;
 use artery_common::ip_header::Fields;
-use artery_common::value::parse_value;
-use artery_engine::{Arg, ArgError, Args, Class, Context, Handler, Packet, Show, Simple, Write};
+use artery_engine::{Arg, ArgError, Args, Class, Context, Field, Handler, Packet, Simple};
 use artery_wire::IpProtocol;
 use std::any::Any;
 use std::net::Ipv4Addr;
@@ -30,24 +29,14 @@ of service is either `TOS`, or made of `DSCP` and one of `ECT` (`true`, or `2` f
         Arg::keyword("DF", "bool", "false", "whether the packet must not be fragmented"),
     ],
     handlers: &[
-        Handler::read("src", "the source address", &Show(|e: &mut IpEncap| e.src))
-            .and_write(&Write(|e: &mut IpEncap, text, _| {
-                e.src = parse_value(text)?;
-                Ok(())
-            }))
+        Handler::field("src", "the source address", &Field(|e: &mut IpEncap| &mut e.src))
             .sets_argument("SRC"),
-        Handler::read("dst", "the destination", &Show(|e: &mut IpEncap| e.dst))
-            .and_write(&Write(|e: &mut IpEncap, text, _| {
-                e.dst = parse_value(text)?;
-                Ok(())
-            }))
-            .sets_argument("DST"),
+        Handler::field("dst", "the destination", &Field(|e: &mut IpEncap| &mut e.dst)).sets_argument("DST"),
     ],
-    per_worker: true,
     finished: true,
     live: true,
     build: |args| Ok(Box::new(IpEncap::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct IpEncap {
@@ -103,13 +92,8 @@ impl Simple for IpEncap {
         };
         let &mut IpEncap { protocol, src, tos, ttl, dont_fragment, .. } = self;
         let fields = Fields { protocol, src, dst, tos, ttl, dont_fragment };
-        match fields.prepend_header(&mut packet, self.ids.next_id()) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = fields.prepend_header(&mut packet, self.ids.next_id());
+        cx.keep_or_discard(packet, result)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {

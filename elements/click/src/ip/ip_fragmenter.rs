@@ -33,9 +33,8 @@ fr[1] -> ICMPError(18.26.4.24, unreachable, needfrag, PMTU 1024) -> Discard;",
             .sum(),
         Handler::read("fragments", "fragments made", &Show(|f: &mut IpFragmenter| f.fragments)).sum(),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(IpFragmenter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const REPORTS: u64 = 5;

@@ -32,9 +32,8 @@ gw[1] -> ICMPError(18.26.4.24, parameterproblem) -> Discard;",
     handlers: &[
         Handler::read("drops", "packets with bad options", &Show(|o: &mut IpGwOptions| o.drops)).sum()
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(IpGwOptions::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const MIN_HEADER: usize = 20;

@@ -24,10 +24,9 @@ INTERFACES, BADSRC and GOODDST mean what they mean to CheckIPHeader, and so does
         GOODDST,
     ],
     handlers: &[Handler::read("drops", "bad packets so far", &Show(|c: &mut IpInputCombo| c.drops)).sum()],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(IpInputCombo::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const LINK_HEADER: usize = 14;

@@ -82,9 +82,8 @@ rt[1] -> Discard;",
             &Show(|l: &mut TableLookup<u32>| memory_text(&l.routing.lock_writer())),
         ),
     ],
-    per_worker: true,
     build: build_element,
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 fn build_element(args: &mut Args<'_>) -> Result<Box<dyn Element>, ArgError> {

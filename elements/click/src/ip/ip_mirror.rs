@@ -14,10 +14,9 @@ numbers. Checksums stay right by that. The destination annotation becomes the ne
 is false. Packets without a whole IP header are dropped.",
     example: "Idle -> CheckIPHeader -> IPMirror -> Discard;",
     args: &[Arg::optional("DST_ANNO", "bool", "true", "whether to set the destination annotation")],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(IpMirror { set_annotation: args.read("DST_ANNO")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct IpMirror {

@@ -28,10 +28,9 @@ longer than MTU by output 4, for an IPFragmenter. What came as a broadcast is dr
         Arg::required("IPADDR", "IP address", "the interface's address"),
         Arg::required("MTU", "bytes", "most bytes that a packet may have"),
     ],
-    per_worker: true,
     finished: true,
     build: |args| Ok(Box::new(IpOutputCombo::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const REDIRECT: usize = 1;

@@ -2,11 +2,9 @@ use super::ip_text;
 use crate::files::rotation::FileIdentity;
 use crate::files::to_ip_summary_dump::io_message;
 use artery_common::ip_header;
-use artery_common::value::parse_value;
 use artery_device::{check_writable, create_private};
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Limit, Packet, Show, StartError, Write,
-    anno,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Field, Handler, Limit, Packet, StartError, anno,
 };
 use std::any::Any;
 use std::fmt::Write as _;
@@ -42,11 +40,11 @@ in which no network header is marked pass in silence.
         Arg::keyword("OUTFILE", "file name", "", "where to print, instead of standard error"),
         Arg::keyword("CHANNEL", "word", "", "the name of a chatter channel; all go to standard error"),
     ],
-    handlers: &[Handler::read("active", "whether packets are printed", &Show(|p: &mut IpPrint| p.active))
-        .and_write(&Write(|p: &mut IpPrint, text, _| {
-            p.active = parse_value(text)?;
-            Ok(())
-        }))],
+    handlers: &[Handler::field(
+        "active",
+        "whether packets are printed",
+        &Field(|p: &mut IpPrint| &mut p.active),
+    )],
     build: |args| Ok(Box::new(IpPrint::new(args)?)),
     ..Class::DEFAULT
 };

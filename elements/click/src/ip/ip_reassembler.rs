@@ -111,11 +111,7 @@ impl IpReassembler {
         if !ip.is_fragment() {
             return cx.send(0, packet);
         }
-        let whole = Ipv4FragmentKey {
-            ends: [ip.src().to_bits(), ip.dst().to_bits()],
-            id: ip.id(),
-            protocol: ip.protocol().0,
-        };
+        let whole = fragment_key(&ip);
         let (is_first, longest) = (ip.fragment_offset() == 0, ip.total_length());
         let bytes = ip_header::bytes(&packet).to_vec();
         let time = self.time_of(&packet, cx);
@@ -234,6 +230,10 @@ impl Element for IpReassembler {
             self.schedule_wake(cx);
         }
     }
+}
+
+fn fragment_key(ip: &Ipv4<&[u8]>) -> Ipv4FragmentKey {
+    Ipv4FragmentKey { ends: [ip.src().to_bits(), ip.dst().to_bits()], id: ip.id(), protocol: ip.protocol().0 }
 }
 
 #[cfg(test)]

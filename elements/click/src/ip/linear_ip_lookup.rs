@@ -64,9 +64,8 @@ rt[1] -> Discard;",
         )
         .button(),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(LinearIpLookup::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 pub(crate) const ARGS: &[Arg] = &[Arg::rest("ROUTES", "ADDR/MASK [GATEWAY] OUTPUT", "the routes")];

@@ -17,9 +17,8 @@ true.",
         &Show(|m: &mut MarkIpCe| m.drops),
     )
     .sum()],
-    per_worker: true,
     build: |args| Ok(Box::new(MarkIpCe { force: args.read("FORCE")?, drops: 0 })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const CONGESTION_EXPERIENCED: u8 = 3;

@@ -10,9 +10,8 @@ Marks packets as IP packets whose header starts `OFFSET` bytes in. Checks nothin
 nor destination annotation: CheckIPHeader does. A packet that ends before its header passes unmarked.",
     example: "Idle -> MarkIPHeader(14) -> Discard;",
     args: &[Arg::optional("OFFSET", "bytes", "0", "where the IP header begins")],
-    per_worker: true,
     build: |args| Ok(Box::new(MarkIpHeader { offset: args.read::<u32>("OFFSET")? as usize })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct MarkIpHeader {

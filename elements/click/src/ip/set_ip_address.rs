@@ -1,5 +1,4 @@
-use artery_common::value::parse_value;
-use artery_engine::{Annotation, Arg, Class, Context, Handler, Packet, Show, Simple, Write};
+use artery_engine::{Annotation, Arg, Class, Context, Field, Handler, Packet, Simple};
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -13,19 +12,13 @@ pub static CLASS: Class = Class {
         Arg::required("IPADDR", "IP address", "the address"),
         Arg::keyword("ANNO", "annotation", "DST_IP", "the annotation to set"),
     ],
-    handlers: &[Handler::read("addr", "the address", &Show(|s: &mut SetIpAddress| s.address)).and_write(
-        &Write(|s: &mut SetIpAddress, text, _| {
-            s.address = parse_value(text)?;
-            Ok(())
-        }),
-    )],
-    per_worker: true,
+    handlers: &[Handler::field("addr", "the address", &Field(|s: &mut SetIpAddress| &mut s.address))],
     live: true,
     build: |args| {
         let annotation = args.read::<Annotation<4>>("ANNO")?.offset;
         Ok(Box::new(SetIpAddress { address: args.read("IPADDR")?, annotation }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct SetIpAddress {
@@ -62,10 +55,5 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "1.2.3.4, ANNO AGGREGATE");
         bench.push(0, b"x");
         assert_eq!(bench.expect(0, b"x").annotation(20), [1, 2, 3, 4]);
-    }
-
-    #[test]
-    fn the_address_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "IPADDR: required argument missing");
     }
 }

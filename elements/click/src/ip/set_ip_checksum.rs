@@ -17,9 +17,8 @@ dropped; the first one is reported.",
         &Show(|s: &mut SetIpChecksum| s.drops),
     )
     .sum()],
-    per_worker: true,
     build: |_| Ok(Box::new(SetIpChecksum { drops: 0 })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct SetIpChecksum {

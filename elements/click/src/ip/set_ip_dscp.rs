@@ -1,8 +1,7 @@
 use super::each::send_each;
 use artery_common::ip_header;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write,
+    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write, parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -20,13 +19,12 @@ checksum. Packets without a whole IP header are dropped.",
             Ok(())
         }))
         .sets_argument("DSCP")],
-    per_worker: true,
     live: true,
     build: |args| {
         let tos = tos_bits(args.read("DSCP")?).ok_or_else(|| ArgError::wrong(RANGE))?;
         Ok(Box::new(SetIpDscp { tos }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const RANGE: &str = "diffserv code point out of range";

@@ -1,8 +1,7 @@
 use super::each::send_each;
 use artery_common::ip_header;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write,
+    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write, parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -21,9 +20,8 @@ checksum. ECN is 0 to 3, or a word: `no` or `-` for 0, `ect1` or `ECT(1)` for 1,
             Ok(())
         }),
     )],
-    per_worker: true,
     build: |args| Ok(Box::new(SetIpEcn::new(args.read("ECN")?).ok_or_else(|| ArgError::wrong(WRONG))?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const WRONG: &str = "bad ECN argument: it is 0 to 3, no, ect1, ect2 or ce";

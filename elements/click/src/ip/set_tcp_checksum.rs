@@ -12,9 +12,8 @@ Expects TCP packets, computes their TCP checksum over the length that the IP hea
 header, or shorter than the IP header says, are dropped and reported.",
     example: "Idle -> CheckIPHeader -> SetTCPChecksum -> Discard;",
     args: &[Arg::optional("FIXOFF", "bool", "false", "whether to put wrong header lengths right")],
-    per_worker: true,
     build: |args| Ok(Box::new(SetTcpChecksum { fix_offset: args.read("FIXOFF")? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const MIN_LEN: usize = 20;

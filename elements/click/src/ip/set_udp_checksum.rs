@@ -15,9 +15,8 @@ dropped is reported.",
     example: "Idle -> CheckIPHeader -> SetUDPChecksum -> Discard;",
     ports: "1/1-2",
     processing: "a/ah",
-    per_worker: true,
     build: |args| Ok(Box::new(SetUdpChecksum::new(args))),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct SetUdpChecksum {

@@ -14,9 +14,8 @@ rt[1] -> Discard;",
     processing: "h/h",
     args: ARGS,
     handlers: &[TABLE, LOOKUP],
-    per_worker: true,
     build: |args| Ok(Box::new(LinearIpLookup::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[cfg(test)]

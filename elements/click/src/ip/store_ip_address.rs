@@ -23,9 +23,8 @@ A packet too short for the address leaves by output 1, or is dropped when there 
         Arg::optional("ADDR", "IP address", "", "the address, instead of the destination annotation"),
         Arg::optional("OFFSET", "bytes, src or dst", "", "where to write; alone, it is the first argument"),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(StoreIpAddress::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct StoreIpAddress {

@@ -12,9 +12,8 @@ Expects marked IP packets and strips everything before the transport header. The
 UnstripIPHeader can undo it; a packet in a packet needs a CheckIPHeader or MarkIPHeader after this. Packets
 that end before their transport header, or whose header is marked nowhere, are dropped.",
     example: "Idle -> CheckIPHeader -> StripIPHeader -> CheckIPHeader -> Discard;",
-    per_worker: true,
     build: |_| Ok(Box::new(StripIpHeader)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct StripIpHeader;

@@ -10,9 +10,8 @@ pub static CLASS: Class = Class {
 Makes packets start at their marked network header: strips what precedes it, or puts it back when it was
 stripped. A packet in which none is marked passes unchanged; one that ends before its header is dropped.",
     example: "Idle -> CheckIPHeader(14) -> StripToNetworkHeader -> Discard;",
-    per_worker: true,
     build: |_| Ok(Box::new(StripToNetworkHeader)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct StripToNetworkHeader;

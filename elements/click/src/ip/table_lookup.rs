@@ -45,9 +45,8 @@ all or none. `lookup ADDR` answers `OUTPUT [GATEWAY]`, or -1 where no route lead
             processing: "h/h",
             args: ARGS,
             handlers: HANDLERS,
-            per_worker: true,
             build: $build,
-            ..Class::DEFAULT
+            ..Class::PER_WORKER
         }
     };
 }

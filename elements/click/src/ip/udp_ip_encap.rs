@@ -2,8 +2,9 @@ use super::address::Destination;
 use super::name::UdpPort;
 use super::packet_id::PacketIds;
 use artery_common::ip_header::{Fields, drop_reason};
-use artery_common::value::parse_value;
-use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Show, Simple, Write};
+use artery_engine::{
+    Arg, ArgError, Args, Class, Context, DropReason, Field, Handler, Packet, Show, Simple, Write, parse_value,
+};
 use artery_wire::{IpProtocol, Udp, checksum};
 use std::any::Any;
 use std::net::Ipv4Addr;
@@ -26,11 +27,7 @@ The UDP checksum is computed unless `CHECKSUM` is false. A packet that the heade
         Arg::optional("CHECKSUM", "bool", "true", "whether to compute the UDP checksum"),
     ],
     handlers: &[
-        Handler::read("src", "the source address", &Show(|u: &mut UdpIpEncap| u.src))
-            .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-                u.src = parse_value(text)?;
-                Ok(())
-            }))
+        Handler::field("src", "the source address", &Field(|u: &mut UdpIpEncap| &mut u.src))
             .sets_argument("SRC"),
         Handler::read("sport", "the source port", &Show(|u: &mut UdpIpEncap| u.src_port))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
@@ -38,11 +35,7 @@ The UDP checksum is computed unless `CHECKSUM` is false. A packet that the heade
                 Ok(())
             }))
             .sets_argument("SPORT"),
-        Handler::read("dst", "the destination address", &Show(|u: &mut UdpIpEncap| u.dst))
-            .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
-                u.dst = parse_value(text)?;
-                Ok(())
-            }))
+        Handler::field("dst", "the destination address", &Field(|u: &mut UdpIpEncap| &mut u.dst))
             .sets_argument("DST"),
         Handler::read("dport", "the destination port", &Show(|u: &mut UdpIpEncap| u.dst_port))
             .and_write(&Write(|u: &mut UdpIpEncap, text, _| {
@@ -51,11 +44,10 @@ The UDP checksum is computed unless `CHECKSUM` is false. A packet that the heade
             }))
             .sets_argument("DPORT"),
     ],
-    per_worker: true,
     finished: true,
     live: true,
     build: |args| Ok(Box::new(UdpIpEncap::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct UdpIpEncap {
@@ -110,13 +102,8 @@ impl UdpIpEncap {
 
 impl Simple for UdpIpEncap {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match self.encapsulate(&mut packet) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = self.encapsulate(&mut packet);
+        cx.keep_or_discard(packet, result)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {

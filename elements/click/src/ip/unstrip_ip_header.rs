@@ -8,9 +8,8 @@ pub static CLASS: Class = Class {
 Puts back the IP header, and all that was stripped after it, of a packet whose header CheckIPHeader or
 MarkIPHeader marked. A packet that still has its header, or in which none is marked, passes unchanged.",
     example: "Idle -> CheckIPHeader -> StripIPHeader -> UnstripIPHeader -> Discard;",
-    per_worker: true,
     build: |_| Ok(Box::new(UnstripIpHeader)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct UnstripIpHeader;

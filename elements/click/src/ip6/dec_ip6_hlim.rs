@@ -15,9 +15,8 @@ by output 0.",
     ports: "1/1-2",
     processing: "a/ah",
     handlers: &[Handler::read("drops", "expired packets", &Show(|d: &mut DecIp6Hlim| d.expired)).sum()],
-    per_worker: true,
     build: |_| Ok(Box::new(DecIp6Hlim::default())),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 #[derive(Default)]

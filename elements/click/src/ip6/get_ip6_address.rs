@@ -11,9 +11,8 @@ know where a packet goes, such as LookupIP6Route, read the annotation. Packets t
 are dropped.",
     example: "Idle -> GetIP6Address(24) -> Discard;",
     args: &[Arg::required("OFFSET", "bytes", "where the address is")],
-    per_worker: true,
     build: |args| Ok(Box::new(GetIp6Address::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct GetIp6Address {

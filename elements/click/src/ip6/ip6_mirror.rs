@@ -13,10 +13,9 @@ their source and destination addresses. Where a TCP or UDP header follows the IP
 are swapped, too. Checksums stay right by that. Annotations stay as they are. Packets without a whole IPv6
 header are dropped.",
     example: "Idle -> CheckIP6Header -> IP6Mirror -> Discard;",
-    per_worker: true,
     finished: true,
     build: |_| Ok(Box::new(Ip6Mirror)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Ip6Mirror;

@@ -54,13 +54,12 @@ rt[1] -> Discard;",
         )
         .once(),
     ],
-    per_worker: true,
     build: |args| {
         let routing = shared_routing(args)?;
         let unrouted = Unrouted::new("LookupIP6Route", args.shared_value(Default::default));
         Ok(Box::new(Lookup::new(routing, unrouted)))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 type Lookup = TableLookup<u128>;

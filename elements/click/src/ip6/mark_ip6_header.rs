@@ -12,9 +12,8 @@ changes neither length nor destination annotation: CheckIP6Header does. A packet
 passes unmarked.",
     example: "Idle -> MarkIP6Header(14) -> Discard;",
     args: &[Arg::optional("OFFSET", "bytes", "0", "where the IPv6 header begins")],
-    per_worker: true,
     build: |args| Ok(Box::new(MarkIp6Header { offset: args.read::<u32>("OFFSET")? as usize })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct MarkIp6Header {

@@ -9,10 +9,9 @@ pub static CLASS: Class = Class {
         they are.",
     example: "Idle -> SetIP6Address(2001:db8::1) -> Discard;",
     args: &[Arg::required("IPADDR", "IPv6 address", "the address")],
-    per_worker: true,
     live: true,
     build: |args| Ok(Box::new(SetIp6Address { address: read_address(args)? })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct SetIp6Address {
@@ -43,11 +42,5 @@ mod tests {
         bench.push(0, b"x");
         let address: Ipv6Addr = "2001:db8::7".parse().unwrap();
         assert_eq!(bench.expect(0, b"x").annotation::<16>(anno::DST_IP6), address.octets());
-    }
-
-    #[test]
-    fn the_address_must_be_given_and_be_one() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "IPADDR: required argument missing");
-        assert_eq!(Bench::config_error(&CLASS, "10.0.0.1"), "IPADDR: '10.0.0.1' is not a valid IPv6 address");
     }
 }

@@ -1,8 +1,7 @@
 use crate::ip::each::send_each;
 use artery_common::ip_header;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write,
+    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write, parse_value,
 };
 use artery_wire::Ipv6;
 
@@ -21,13 +20,12 @@ upper six bits of their traffic class to `DSCP`. Packets without a whole IPv6 he
             Ok(())
         }))
         .sets_argument("DSCP")],
-    per_worker: true,
     live: true,
     build: |args| {
         let class = dscp_to_class(args.read("DSCP")?).ok_or_else(|| ArgError::wrong(RANGE))?;
         Ok(Box::new(SetIp6Dscp { class }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 const RANGE: &str = "diffserv code point out of range";

@@ -1,7 +1,6 @@
 //! The common part of DelayShaper and DelayUnqueue: a packet held until its time.
 use crate::basic::timed_source::format_interval;
-use artery_common::value::parse_value;
-use artery_engine::{Context, DropReason, HandlerError, Packet, Time};
+use artery_engine::{Context, DropReason, HandlerError, Packet, Time, parse_value};
 use std::collections::VecDeque;
 use std::time::Duration;
 

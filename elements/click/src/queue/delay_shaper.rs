@@ -25,10 +25,6 @@ until the next may go.",
 struct DelayShaper(Delay);
 
 impl Element for DelayShaper {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         for _ in 0..max {
             match self.0.next(cx) {

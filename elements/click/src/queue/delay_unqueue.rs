@@ -1,5 +1,5 @@
 use super::delay::{Delay, DelayStep};
-use artery_engine::{Arg, Batch, Class, Context, Element, Handler, Read, StartError, Write};
+use artery_engine::{Arg, Class, Context, Element, Handler, Read, StartError, Write};
 use std::any::Any;
 
 pub static CLASS: Class = Class {
@@ -21,10 +21,6 @@ there is none, and afterwards says when the packet left. It holds one packet; th
 struct DelayUnqueue(Delay);
 
 impl Element for DelayUnqueue {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         cx.schedule();
         Ok(())

@@ -1,8 +1,7 @@
 use crate::basic::timed_source::format_interval;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Bandwidth, Batch, Class, Context, DropReason, Element, Handler, HandlerError,
-    Packet, Show, StartError, Time, Write, anno,
+    Arg, ArgError, Args, Bandwidth, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Show,
+    StartError, Time, Write, anno, parse_value,
 };
 use std::any::Any;
 use std::collections::VecDeque;
@@ -140,10 +139,6 @@ impl LinkUnqueue {
 }
 
 impl Element for LinkUnqueue {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         cx.schedule();
         Ok(())

@@ -11,18 +11,13 @@ numbers can starve the others.",
     example: "Idle -> Queue -> s :: PrioSched -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "-/1",
     processing: "l/l",
-    per_worker: true,
     build: |_| Ok(Box::new(PrioSched)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct PrioSched;
 
 impl Element for PrioSched {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let mut left = max;
         for input in 0..cx.inputs() {
@@ -48,10 +43,5 @@ mod tests {
         [2, 1, 0, 2, 0].into_iter().for_each(|input| bench.offer(usize::from(input), [input]));
         let order: Vec<u8> = (0..2).flat_map(|_| bench.pull(0, 4)).map(|packet| packet.data()[0]).collect();
         assert_eq!(order, [0, 0, 1, 2, 2]);
-    }
-
-    #[test]
-    fn takes_no_arguments() {
-        assert_eq!(Bench::config_error(&CLASS, "1"), "too many arguments");
     }
 }

@@ -1,10 +1,20 @@
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Signal, SignalKinds,
-    StartError, Write,
+    StartError, Write, parse_value,
 };
 
-pub static CLASS: Class = Class {
+pub static CLASS: Class = PULL_SWITCH;
+
+pub static SIMPLE: Class = Class {
+    name: "SimplePullSwitch",
+    summary: "pulls from one input, which a handler chooses",
+    manual: "
+Does what PullSwitch does. In Click it differs by not telling who pulls whether there is something to pull.",
+    example: "Idle -> Queue -> s :: SimplePullSwitch(1) -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
+    ..PULL_SWITCH
+};
+
+const PULL_SWITCH: Class = Class {
     name: "PullSwitch",
     group: "queue",
     summary: "pulls from one input, which a handler chooses",
@@ -17,12 +27,11 @@ negative, or not connected, nothing can be pulled.",
     args: &[Arg::optional("INPUT", "input", "0", "where packets come from; negative for nowhere")],
     handlers: HANDLERS,
     signals: SignalKinds::NonEmpty,
-    per_worker: true,
     build: |args| Ok(Box::new(PullSwitch::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
-pub(super) static HANDLERS: &[Handler] = &[
+static HANDLERS: &[Handler] = &[
     Handler::read("switch", "INPUT", &READ).and_write(&Write(PullSwitch::set_input)),
     Handler::read("config", "INPUT", &READ),
 ];
@@ -31,12 +40,12 @@ static READ: Read<PullSwitch> =
     Read(|s, _, _| Ok(s.input.map_or("-1".to_string(), |input| input.to_string())));
 
 /// Pulls from one input; also what SimplePullSwitch does.
-pub(super) struct PullSwitch {
+struct PullSwitch {
     input: Option<usize>,
 }
 
 impl PullSwitch {
-    pub(super) fn new(args: &Args<'_>) -> Result<PullSwitch, ArgError> {
+    fn new(args: &Args<'_>) -> Result<PullSwitch, ArgError> {
         let input: i32 = args.read("INPUT")?;
         Ok(PullSwitch { input: usize::try_from(input).ok().filter(|input| *input < args.inputs()) })
     }
@@ -52,10 +61,6 @@ impl PullSwitch {
 }
 
 impl Element for PullSwitch {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         if self.input.is_none_or(|input| cx.pull(input, max, into) == 0) {
             self.signal_activity(cx);
@@ -104,7 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_number() {
-        assert_eq!(Bench::config_error(&CLASS, "left"), "INPUT: invalid number");
+    fn the_simple_one_pulls_from_the_chosen_input() {
+        let mut bench = Bench::setup(&SIMPLE, "1").inputs(2).build().unwrap();
+        (0..2).for_each(|input| bench.offer(input, [input as u8]));
+        assert_eq!(bench.pull(0, 8)[0].data(), [1]);
+        bench.write("switch", "0").unwrap();
+        assert_eq!(bench.pull(0, 8)[0].data(), [0]);
     }
 }

@@ -1,8 +1,8 @@
 //! What RatedUnqueue and BandwidthRatedUnqueue share; rates of packets or bytes, as arguments and as text.
 use crate::basic::token_bucket::TokenBucket;
-use artery_common::value::parse_value;
 use artery_engine::{
     ArgError, Args, Bandwidth, Batch, Context, Element, Handler, HandlerError, Read, Show, StartError, Write,
+    parse_value,
 };
 use std::time::Duration;
 
@@ -171,10 +171,6 @@ fn print_bandwidth(bytes: u64) -> String {
 }
 
 impl Element for Rated {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         cx.schedule();
         Ok(())

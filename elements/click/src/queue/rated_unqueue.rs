@@ -1,7 +1,26 @@
 use super::rated::{HANDLERS, Rated, Unit};
 use artery_engine::{Arg, Class};
 
-pub static CLASS: Class = Class {
+pub static CLASS: Class = RATED_UNQUEUE;
+
+pub static BANDWIDTH: Class = Class {
+    name: "BandwidthRatedUnqueue",
+    summary: "pulls packets at a given bandwidth and pushes them on",
+    manual: "
+Pulls packets and pushes them on, RATE bytes a second. After a pause it may catch up on what it could have
+moved in BURST_DURATION, or on BURST_BYTES, and on one long packet more. It sleeps while upstream has
+nothing.",
+    example: "InfiniteSource(LIMIT 10) -> Queue -> BandwidthRatedUnqueue(384 kbps) -> Discard;",
+    args: &[
+        Arg::required("RATE", "bandwidth", "how many bytes to move a second"),
+        Arg::keyword("BURST_DURATION", "seconds", "20ms", "how much time it may make up for"),
+        Arg::keyword("BURST_BYTES", "bytes", "", "how many bytes it may make up for, instead"),
+    ],
+    build: |args| Ok(Box::new(Rated::new(Unit::Bytes, args)?)),
+    ..RATED_UNQUEUE
+};
+
+const RATED_UNQUEUE: Class = Class {
     name: "RatedUnqueue",
     group: "queue",
     summary: "pulls packets at a given rate and pushes them on",
@@ -80,5 +99,26 @@ mod tests {
         let wrong = Bench::config_error(&CLASS, "1, BURST_DURATION 1, BURST_SIZE 1");
         assert_eq!(wrong, "cannot specify both BURST_DURATION and BURST_SIZE");
         assert_eq!(Bench::config_error(&CLASS, ""), "RATE: required argument missing");
+        let wrong = Bench::config_error(&BANDWIDTH, "1, BURST_DURATION 1, BURST_BYTES 1");
+        assert_eq!(wrong, "cannot specify both BURST_DURATION and BURST_BYTES");
+    }
+
+    #[test]
+    fn the_bandwidth_one_moves_bytes_at_its_rate() {
+        let mut bench = Bench::new(&BANDWIDTH, "10000, BURST_BYTES 5000");
+        (0..200).for_each(|_| bench.offer(0, [0; 1000]));
+        bench.run();
+        // The burst, and the packet that brings the bucket below its threshold.
+        assert_eq!(bench.drain_sent(0).len(), 6);
+        bench.advance_time(Duration::from_secs(5));
+        assert_eq!(bench.drain_sent(0).len(), 50);
+    }
+
+    #[test]
+    fn rates_are_read_and_printed_as_bandwidths() {
+        let mut bench = Bench::new(&BANDWIDTH, "RATE 1Mbps");
+        assert_eq!(bench.read("rate", "").unwrap(), "1Mbps");
+        bench.write("rate", "384 kbps").unwrap();
+        assert_eq!(bench.read("config", "").unwrap(), "384kbps");
     }
 }

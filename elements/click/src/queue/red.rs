@@ -1,9 +1,8 @@
 use super::nearby_queues;
 use artery_common::chance;
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Read, Show,
-    StartError, Time, Write,
+    StartError, Time, Write, parse_value,
 };
 use artery_lang::args as text;
 use artery_wire::Random;
@@ -323,8 +322,8 @@ impl Element for Red {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use artery_engine::Sink;
     use artery_engine::router::{Finished, Router, RouterSettings};
-    use artery_engine::{Bench, Sink};
     use artery_lang::{Options, Sources, check, compile};
 
     const RULE: RedParameters =
@@ -470,20 +469,6 @@ mod tests {
             .map(|name| router.read_handler(&format!("red.{name}"), "").unwrap())
             .into();
         assert_eq!(read, ["7", "50", "0.5", "q\n"]);
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        for (config, why) in [
-            ("5, 70000, 0.5", "MAX_THRESH must be <= 65535"),
-            ("5, 4, 0.5", "MIN_THRESH must be <= MAX_THRESH"),
-            ("5, 50, 1.5", "MAX_P must be between 0 and 1"),
-            ("5, 50, x", "'x' is not a valid probability; MAX_P wants a number from 0 to 1"),
-            ("5, 50, 0.5, STABILITY 17", "STABILITY must be between 0 and 16"),
-            ("5, 50", "MAX_P: required argument missing"),
-        ] {
-            assert_eq!(Bench::config_error(&CLASS, config), why, "{config}");
-        }
     }
 
     #[test]

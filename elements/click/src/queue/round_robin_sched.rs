@@ -11,9 +11,8 @@ are skipped. Asked for many packets at once, it takes an equal share from every 
     example: "Idle -> Queue -> s :: RoundRobinSched -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
     ports: "1-/1",
     processing: "l/l",
-    per_worker: true,
     build: |_| Ok(Box::new(RoundRobinSched { next: 0 })),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct RoundRobinSched {
@@ -21,10 +20,6 @@ struct RoundRobinSched {
 }
 
 impl Element for RoundRobinSched {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let inputs = cx.inputs();
         let share = (max / inputs.max(1)).max(1);
@@ -69,10 +64,5 @@ mod tests {
         let count = |input| batch.iter().filter(|byte| **byte == input).count();
         assert_eq!((batch.len(), count(2)), (12, 1));
         assert!(count(0) >= 4 && count(1) >= 4, "{batch:?}");
-    }
-
-    #[test]
-    fn takes_no_arguments() {
-        assert_eq!(Bench::config_error(&CLASS, "1"), "too many arguments");
     }
 }

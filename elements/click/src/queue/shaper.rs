@@ -5,7 +5,20 @@ use artery_engine::{
     StartError, Write,
 };
 
-pub static CLASS: Class = Class {
+pub static CLASS: Class = SHAPER;
+
+pub static BANDWIDTH: Class = Class {
+    name: "BandwidthShaper",
+    summary: "lets packets be pulled at a given bandwidth",
+    manual: "Lets packets be pulled, RATE bytes a second. Whoever pulls sleeps until the next packet may go.",
+    example: "InfiniteSource(LIMIT 10) -> Queue -> BandwidthShaper(1Mbps) -> Unqueue -> Discard;",
+    ports: "1/1",
+    args: &[Arg::required("RATE", "bandwidth", "how many bytes may be pulled a second")],
+    build: |args| Ok(Box::new(Shaper::new(args, Unit::Bytes)?)),
+    ..SHAPER
+};
+
+const SHAPER: Class = Class {
     name: "Shaper",
     group: "queue",
     summary: "lets packets be pulled at a given rate",
@@ -22,7 +35,7 @@ pulled that exceed the rate. Without it, whoever pulls sleeps until the next pac
     ..Class::DEFAULT
 };
 
-pub(super) static HANDLERS: &[Handler] = &[
+static HANDLERS: &[Handler] = &[
     Handler::read("rate", "RATE", &READ_RATE).and_write(&Write(Shaper::set_rate)),
     Handler::read("config", "RATE", &READ_RATE),
     Handler::write("reset", "forgets what has passed", &Write(Shaper::reset_gap)).button(),
@@ -31,13 +44,13 @@ pub(super) static HANDLERS: &[Handler] = &[
 static READ_RATE: Read<Shaper> = Read(|s, _, _| Ok(s.unit.rate_text(s.gap.rate())));
 
 /// Also what BandwidthShaper is, with bytes instead of packets.
-pub(super) struct Shaper {
+struct Shaper {
     unit: Unit,
     gap: Gap,
 }
 
 impl Shaper {
-    pub(super) fn new(args: &Args<'_>, unit: Unit) -> Result<Shaper, ArgError> {
+    fn new(args: &Args<'_>, unit: Unit) -> Result<Shaper, ArgError> {
         Ok(Shaper { unit, gap: Gap::new(unit.read_rate(args)?) })
     }
     fn set_rate(&mut self, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
@@ -84,10 +97,6 @@ impl Shaper {
 }
 
 impl Element for Shaper {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         let pulled = match output {
             0 => self.pull_due(max, into, cx),
@@ -162,7 +171,25 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "RATE: required argument missing");
+    fn bytes_can_be_pulled_at_its_rate() {
+        let mut bench = Bench::new(&BANDWIDTH, "10000");
+        (0..100).for_each(|_| bench.offer(0, [0; 1000]));
+        assert_eq!((bench.pull(0, 8).len(), bench.pull(0, 8).len()), (1, 0));
+        assert!(!bench.signals().0);
+        let mut pulled = 0;
+        for _ in 0..50 {
+            bench.advance_time(Duration::from_millis(100));
+            pulled += bench.pull(0, 8).len();
+        }
+        assert_eq!(pulled, 50);
+    }
+
+    #[test]
+    fn rates_are_read_and_printed_as_bandwidths() {
+        let mut bench = Bench::new(&BANDWIDTH, "1Mbps");
+        assert_eq!(bench.read("rate", "").unwrap(), "1Mbps");
+        bench.write("rate", "2 Mbps").unwrap();
+        assert_eq!(bench.read("config", "").unwrap(), "2Mbps");
+        assert!(bench.write("rate", "wide").is_err());
     }
 }

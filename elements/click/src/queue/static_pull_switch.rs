@@ -11,14 +11,13 @@ When INPUT is negative or not connected, nothing can be pulled.",
     ports: "-/1",
     processing: "l/l",
     args: &[Arg::required("INPUT", "input", "where packets come from; negative for nowhere")],
-    per_worker: true,
     build: |args| {
         let input: i32 = args.read("INPUT")?;
         Ok(Box::new(StaticPullSwitch {
             input: usize::try_from(input).ok().filter(|input| *input < args.inputs()),
         }))
     },
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct StaticPullSwitch {
@@ -26,9 +25,6 @@ struct StaticPullSwitch {
 }
 
 impl Element for StaticPullSwitch {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         if let Some(input) = self.input {
             cx.pull(input, max, into);
@@ -49,10 +45,5 @@ mod tests {
             let bytes: Vec<u8> = bench.pull(0, 8).iter().map(|packet| packet.data()[0]).collect();
             assert_eq!(bytes, expected);
         }
-    }
-
-    #[test]
-    fn the_input_must_be_given() {
-        assert_eq!(Bench::config_error(&CLASS, ""), "INPUT: required argument missing");
     }
 }

@@ -1,8 +1,7 @@
 //! The common part of all Queue classes. They differ in their notifications and drop policies.
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Context, DropReason, Element, Handler, HandlerError, Packet, Show, Signal,
-    StartError, Write,
+    StartError, Write, parse_value,
 };
 use std::any::Any;
 use std::collections::VecDeque;

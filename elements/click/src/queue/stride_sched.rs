@@ -1,6 +1,5 @@
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Write,
+    Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Read, Write, parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -26,9 +25,8 @@ twice as often while both have packets; one without tickets is never pulled from
         Handler::read("tickets7", "tickets of input 7", &Port::<7>::READ).and_write(&Port::<7>::WRITE),
         Handler::read("config", "all tickets", &Read(StrideSched::config_text)),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(StrideSched::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 /// The handlers of one input.
@@ -130,10 +128,6 @@ impl StrideSched {
 }
 
 impl Element for StrideSched {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         for _ in 0..max {
             if !self.pull_one(into, cx) {

@@ -133,10 +133,6 @@ impl TimeSortedSched {
 }
 
 impl Element for TimeSortedSched {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn pull(&mut self, _output: usize, max: usize, into: &mut Batch, cx: &mut Context<'_>) {
         for _ in 0..max {
             match self.pull_one(cx) {
@@ -199,10 +195,5 @@ mod tests {
         let mut disordered = bench("", [&[5, 1], &[]]);
         order(&mut disordered, 8);
         assert_eq!(disordered.read("well_ordered", "").unwrap(), "false");
-    }
-
-    #[test]
-    fn buffer_must_be_positive() {
-        assert_eq!(Bench::config_error(&CLASS, "BUFFER 0"), "BUFFER must be at least 1");
     }
 }

@@ -1,7 +1,7 @@
 use crate::basic::timed_source::format_interval;
-use artery_common::value::parse_value;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Show, StartError, Write,
+    Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Show, StartError,
+    Write, parse_value,
 };
 use std::time::Duration;
 

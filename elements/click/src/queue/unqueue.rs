@@ -1,8 +1,7 @@
 use crate::basic::quota::Quota;
-use artery_common::value::parse_value;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Handler, HandlerError, Limit, Read, Show,
-    StartError, Write,
+    StartError, Write, parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -31,9 +30,8 @@ time as travel together.",
         Handler::read("limit", "LIMIT, or -1", &Show(|u: &mut Unqueue| u.quota.limit_text()))
             .and_write(&Write(Unqueue::set_limit)),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(Unqueue::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 static RESET: Write<Unqueue> = Write(|u, _, cx| {
@@ -101,10 +99,6 @@ impl Unqueue {
 }
 
 impl Element for Unqueue {
-    fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        cx.send_all(0, batch);
-    }
-
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         if self.active {
             cx.schedule();
@@ -188,10 +182,5 @@ mod tests {
         bench.write("active", "true").unwrap();
         bench.run_once();
         bench.expect(0, b"x");
-    }
-
-    #[test]
-    fn refuses_what_is_no_number() {
-        assert_eq!(Bench::config_error(&CLASS, "many"), "BURST: invalid number");
     }
 }

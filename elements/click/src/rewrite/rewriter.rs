@@ -5,11 +5,10 @@ use super::flows::{Flow, Flows};
 use super::pattern::{FlowId, Mapper, NamedPatterns, Rule, parse_outputs};
 use super::shared_flows::{FlowStore, SharedFlows};
 use artery_common::chance;
-use artery_common::value::parse_value;
 use artery_engine::names::Names;
 use artery_engine::{
     Annotation, ArgError, ArgValue, Args, Batch, Context, DropReason, Element, HandlerError, Packet,
-    StartError, Time,
+    StartError, Time, parse_value,
 };
 use artery_lang::args as text;
 use artery_wire::Random;

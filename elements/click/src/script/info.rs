@@ -1,12 +1,10 @@
 //! The common part of elements that only provide information to others.
-use artery_engine::{Batch, Context, Element};
+use artery_engine::Element;
 
 /// An element whose work is done at construction.
 pub(crate) struct Info;
 
-impl Element for Info {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-}
+impl Element for Info {}
 
 /// The two words of `ELEMENT VALUE`.
 pub(super) fn parse_pair(text: &str) -> Option<(String, String)> {

@@ -1,5 +1,5 @@
 use artery_common::chance::Chance;
-use artery_engine::{Arg, Batch, Class, Context, Element, Handler, HandlerError, Phase, Read, Write};
+use artery_engine::{Arg, Class, Context, Element, Handler, HandlerError, Phase, Read, Write};
 use artery_lang::args;
 use std::sync::Arc;
 
@@ -48,9 +48,7 @@ impl RandomSeed {
     }
 }
 
-impl Element for RandomSeed {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-}
+impl Element for RandomSeed {}
 
 #[cfg(test)]
 mod tests {

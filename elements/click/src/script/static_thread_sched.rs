@@ -65,11 +65,4 @@ mod tests {
         assert_eq!(Bench::new(&CLASS, "e 0, e -1").warnings(), "");
         assert_eq!(Bench::new(&CLASS, "e 3").warnings(), "thread preference 3 out of range\n");
     }
-
-    #[test]
-    fn names_and_numbers_must_make_sense() {
-        assert_eq!(Bench::config_error(&CLASS, "nope 0"), "'nope' does not name an element");
-        assert_eq!(Bench::config_error(&CLASS, "e"), "expected 'ELEMENT THREAD'");
-        assert_eq!(Bench::config_error(&CLASS, "e x"), "'x' is not the number of a worker");
-    }
 }

@@ -2,11 +2,10 @@ use super::method::{METHOD, busy_poll, read_method};
 use super::monitor::{self, MONITOR, MonitorSetting};
 use super::port::{Hidden, Hiding, Receiver, open_port};
 use crate::network_header;
-use crate::value::parse_value;
 use artery_device::{Hide, LinkType, Method, PortSpec, Ports, RxSettings};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Phase,
-    Read, Show, StartError, Write, anno,
+    Read, Show, StartError, Write, anno, parse_value,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -117,9 +116,8 @@ of a router want its frames.",
         ),
     ],
     phase: Phase::Privileged,
-    per_worker: true,
     build: |args| Ok(Box::new(FromDevice::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct FromDevice {
@@ -137,15 +135,19 @@ struct FromDevice {
     count: u64,
 }
 
+fn refuse_filter(args: &Args<'_>) -> Result<(), ArgError> {
+    match args.read::<Option<String>>("BPF_FILTER")? {
+        Some(filter) if !filter.is_empty() => {
+            Err(ArgError::wrong("BPF_FILTER is not supported; put an IPClassifier behind FromDevice"))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl FromDevice {
     fn new(args: &mut Args<'_>) -> Result<FromDevice, ArgError> {
         let device: String = args.read("DEVNAME")?;
-        let filter: Option<String> = args.read("BPF_FILTER")?;
-        if filter.is_some_and(|filter| !filter.is_empty()) {
-            return Err(ArgError::wrong(
-                "BPF_FILTER is not supported; put an IPClassifier behind FromDevice",
-            ));
-        }
+        refuse_filter(args)?;
         let burst: Option<usize> = args.read("BURST")?;
         if burst == Some(0) {
             return Err(ArgError::wrong("BURST must be at least 1"));
@@ -253,8 +255,6 @@ fn cut_packet(packet: &mut Packet, snaplen: usize) {
 }
 
 impl Element for FromDevice {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         self.monitor.apply_argument(self.receiver.half.port_number(), cx);
         if !self.active {

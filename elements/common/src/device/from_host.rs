@@ -1,7 +1,7 @@
 use super::port::{Receiver, open_port};
 use super::stable_address;
 use artery_device::{HostRoute, PortSpec, Ports, TapSettings};
-use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element, Handler, Phase, Show, StartError};
+use artery_engine::{Arg, ArgError, Args, Class, Context, Element, Handler, Phase, Show, StartError};
 use artery_wire::EtherAddr;
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr};
@@ -57,9 +57,8 @@ c[1] -> Discard;",
         Handler::read("count", "packets received", &Show(|f: &mut FromHost| f.count)).sum(),
     ],
     phase: Phase::Privileged,
-    per_worker: true,
     build: |args| Ok(Box::new(FromHost::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct FromHost {
@@ -150,8 +149,6 @@ fn parse_route(text: &str, metric: u32) -> Result<HostRoute, ArgError> {
 }
 
 impl Element for FromHost {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let mut batch = cx.scratch_batch();
         self.receiver.receive(cx.burst(), &mut batch, cx);
@@ -179,7 +176,7 @@ impl Element for FromHost {
 mod tests {
     use super::*;
     use artery_device::{TxQueue as _, memory_pair};
-    use artery_engine::{Bench, Pool, Resources};
+    use artery_engine::{Batch, Bench, Pool, Resources};
 
     #[test]
     fn what_the_host_sends_is_sent_on() {

@@ -52,9 +52,8 @@ scheduler such as RoundRobinSched before it.",
         ),
     ],
     phase: Phase::Privileged,
-    per_worker: true,
     build: |args| Ok(Box::new(ToDevice::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct ToDevice {

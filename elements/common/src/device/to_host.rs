@@ -39,9 +39,8 @@ FromHost(host0, 192.0.2.1/24, ETHER 02:00:00:00:00:01) -> Queue -> ToDevice(eth0
     ],
     // After the FromHost that makes the device.
     phase: Phase::Last,
-    per_worker: true,
     build: |args| Ok(Box::new(ToHost::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct ToHost {

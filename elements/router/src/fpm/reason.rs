@@ -47,37 +47,32 @@ impl RejectReason {
 
     /// What it is called in JSON.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            RejectReason::Encapsulation => "encapsulation",
-            RejectReason::Selective => "selective",
-            RejectReason::Type => "type",
-            RejectReason::UnknownNextHop => "unknown-next-hop",
-            RejectReason::LinkLocal => "link-local",
-            RejectReason::Interface => "interface",
-            RejectReason::NoPort => "no-port",
-            RejectReason::OffLink => "off-link",
-            RejectReason::Gateway => "gateway",
-            RejectReason::TooManyNextHops => "too-many-next-hops",
-            RejectReason::Full => "full",
-            RejectReason::Other => "other",
-        }
+        self.words().0
     }
 
     /// The same for people.
     pub(crate) fn text(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            RejectReason::Encapsulation => "packets would be encapsulated (MPLS, SRv6, VXLAN)",
-            RejectReason::Selective => "only for some sources or types of service",
-            RejectReason::Type => "neither unicast nor blackhole, unreachable or prohibit",
-            RejectReason::UnknownNextHop => "no such next-hop object",
-            RejectReason::LinkLocal => "link-local gateway at an unknown port; name a port's interface",
-            RejectReason::Interface => "leads by an interface of the host that is not a port",
-            RejectReason::NoPort => "names neither gateway nor port",
-            RejectReason::OffLink => "no port has an address in a prefix with the gateway",
-            RejectReason::Gateway => "the gateway is the router itself, or not a host",
-            RejectReason::TooManyNextHops => "too many next hops",
-            RejectReason::Full => "the table or the limit of neighbors is full",
-            RejectReason::Other => "the router's table refuses it",
+            RejectReason::Encapsulation => {
+                ("encapsulation", "packets would be encapsulated (MPLS, SRv6, VXLAN)")
+            }
+            RejectReason::Selective => ("selective", "only for some sources or types of service"),
+            RejectReason::Type => ("type", "neither unicast nor blackhole, unreachable or prohibit"),
+            RejectReason::UnknownNextHop => ("unknown-next-hop", "no such next-hop object"),
+            RejectReason::LinkLocal => {
+                ("link-local", "link-local gateway at an unknown port; name a port's interface")
+            }
+            RejectReason::Interface => ("interface", "leads by an interface of the host that is not a port"),
+            RejectReason::NoPort => ("no-port", "names neither gateway nor port"),
+            RejectReason::OffLink => ("off-link", "no port has an address in a prefix with the gateway"),
+            RejectReason::Gateway => ("gateway", "the gateway is the router itself, or not a host"),
+            RejectReason::TooManyNextHops => ("too-many-next-hops", "too many next hops"),
+            RejectReason::Full => ("full", "the table or the limit of neighbors is full"),
+            RejectReason::Other => ("other", "the router's table refuses it"),
         }
     }
 }

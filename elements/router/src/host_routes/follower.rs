@@ -3,13 +3,14 @@
 //! It reads the tables' change counters ten times a second, and the routes only after a change. The host's
 //! routes are read from the kernel at the start and whenever its interfaces or addresses have changed, since
 //! the kernel then removes routes; otherwise they are known.
+use super::log_lines::LogLines;
 use super::wanted::{HostHop, MOST_PREFIXES, Reach, Wanted};
 use artery_device::{HostRouteChange, HostRoutes, Interface, InterfaceMonitor, RouteByGateway};
 use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::collections::{HashMap, HashSet, VecDeque};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd as _;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,8 +19,6 @@ use std::time::Duration;
 
 /// How often the change counters are read.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Most log lines waiting for an element.
-const MOST_LINES: usize = 16;
 
 /// Keeps the routes by interfaces of the host. Dropping the last of these handles removes the routes.
 pub(super) struct HostRouteFollower(Arc<Shared>);
@@ -42,8 +41,7 @@ struct Shared {
     /// The router that is followed, and the interfaces by which the host reaches it.
     followed: Mutex<Option<(Weak<SharedRouter>, Devices)>>,
     status: Mutex<HostRouteStatus>,
-    lines: Mutex<VecDeque<String>>,
-    news: OwnedFd,
+    lines: LogLines,
     is_over: AtomicBool,
 }
 
@@ -66,8 +64,7 @@ impl HostRouteFollower {
         let shared = Arc::new(Shared {
             followed: Mutex::default(),
             status: Mutex::default(),
-            lines: Mutex::default(),
-            news: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            lines: LogLines::new()?,
             is_over: AtomicBool::new(false),
         });
         let follower = Follower::new(shared.clone())?;
@@ -86,34 +83,15 @@ impl HostRouteFollower {
         *lock_mutex(&self.0.status)
     }
 
-    /// Readable when there are lines for the log.
-    pub(super) fn lines_fd(&self) -> BorrowedFd<'_> {
-        self.0.news.as_fd()
-    }
-
-    /// The lines for the log since the last call.
-    pub(super) fn drain_lines(&self) -> Vec<String> {
-        let _ = rustix::io::read(&self.0.news, &mut [0; 8]);
-        lock_mutex(&self.0.lines).drain(..).collect()
+    /// Lines for the log.
+    pub(super) fn lines(&self) -> &LogLines {
+        &self.0.lines
     }
 }
 
 impl Drop for HostRouteFollower {
     fn drop(&mut self) {
         self.0.is_over.store(true, Relaxed);
-    }
-}
-
-impl Shared {
-    fn push_line(&self, line: String) {
-        let mut lines = lock_mutex(&self.lines);
-        lines.push_back(line);
-        if lines.len() > MOST_LINES {
-            lines.pop_front();
-        }
-        drop(lines);
-        // Full is as good: it is readable.
-        let _ = rustix::io::write(&self.news, &1u64.to_ne_bytes());
     }
 }
 
@@ -265,7 +243,7 @@ impl Follower {
             self.had_defaults_only = wanted.has_defaults_only;
             let (device, many) =
                 (self.device_names(), format!("the router has more than {MOST_PREFIXES} routes"));
-            self.shared.push_line(match wanted.has_defaults_only {
+            self.shared.lines.push_line(match wanted.has_defaults_only {
                 true => format!("{many}: the host gets the default routes by {device} only"),
                 false => format!("the host has each of the router's routes by {device} again"),
             });
@@ -276,7 +254,7 @@ impl Follower {
     /// Logs a line, unless it was the last one.
     fn say_once(&mut self, line: String) {
         if self.said.as_ref() != Some(&line) {
-            self.shared.push_line(line.clone());
+            self.shared.lines.push_line(line.clone());
             self.said = Some(line);
         }
     }

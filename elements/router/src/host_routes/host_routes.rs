@@ -105,11 +105,11 @@ impl Element for Routes {
     }
 
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
-        let lines = self.follower.drain_lines();
+        let lines = self.follower.lines().drain_lines();
         for line in &lines {
             cx.print_message(&format!("{}: {line}", cx.name()));
         }
-        cx.watch_file(self.follower.lines_fd(), Interest::Readable);
+        cx.watch_file(self.follower.lines().lines_fd(), Interest::Readable);
         !lines.is_empty()
     }
 }

@@ -63,9 +63,8 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
         ),
     ],
     handlers: HANDLERS,
-    per_worker: true,
     build: |args| Ok(Box::new(Bfd::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 static HANDLERS: &[Handler] = &[

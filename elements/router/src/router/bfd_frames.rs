@@ -1,4 +1,5 @@
 //! Frames with BFD control packets over a single hop (RFC 5881): recognized, checked and written.
+use super::classify::has_address;
 use artery_engine::DropReason;
 use artery_forward::fast_path::LINK;
 use artery_l3::router::PortView;
@@ -32,7 +33,7 @@ impl<'a> Datagram<'a> {
             EtherType::IPV6 => parse_ipv6(packet)?,
             _ => return None,
         };
-        let is_ours = || ports.iter().any(|port| is_own_address(port, datagram.to));
+        let is_ours = || ports.iter().any(|port| has_address(port, datagram.to));
         (ethernet.dst() == port.address && is_ours()).then_some(datagram)
     }
 
@@ -67,17 +68,15 @@ impl<'a> Datagram<'a> {
 }
 
 fn parse_ipv4(packet: &[u8]) -> Option<Datagram<'_>> {
-    let ip = Ipv4::new(packet).ok()?;
+    let ip = Ipv4::validate(packet).ok()?;
     let is_udp = ip.protocol() == IpProtocol::UDP && !ip.is_fragment();
-    let is_sound = ip.check_total_length().is_ok() && ip.checksum_is_valid();
     let udp = packet.get(ip.header_len()..ip.total_length().into())?;
     let datagram = Datagram { from: ip.src().into(), to: ip.dst().into(), ttl: ip.ttl(), udp };
-    (is_udp && is_sound && is_to_bfd(udp)).then_some(datagram)
+    (is_udp && is_to_bfd(udp)).then_some(datagram)
 }
 
 fn parse_ipv6(packet: &[u8]) -> Option<Datagram<'_>> {
-    let ip = Ipv6::new(packet).ok()?;
-    ip.check_payload_length().ok()?;
+    let ip = Ipv6::validate(packet).ok()?;
     let headers = Ip6Headers::parse_packet(packet).ok()?;
     let is_udp = headers.protocol == IpProtocol::UDP && headers.fragment.is_none();
     let udp = packet.get(headers.offset..Ipv6::<&[u8]>::LEN + usize::from(ip.payload_length()))?;
@@ -87,16 +86,6 @@ fn parse_ipv6(packet: &[u8]) -> Option<Datagram<'_>> {
 
 fn is_to_bfd(udp: &[u8]) -> bool {
     Udp::new(udp).is_ok_and(|udp| udp.dst_port() == BfdControl::UDP_PORT)
-}
-
-fn is_own_address(port: &PortView, address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => port.v4.iter().any(|(own, _)| *own == address.to_bits()),
-        IpAddr::V6(address) => {
-            let own = address.to_bits();
-            port.link_local == own || port.v6.iter().any(|(other, _)| *other == own)
-        }
-    }
 }
 
 /// A frame with a control packet, whose MAC addresses are still to be written. None if the addresses

@@ -132,9 +132,11 @@ fn is_unclaimed(packet: &[u8], ports: &[PortView], own: LocalState<'_>) -> bool 
 }
 
 pub(super) fn is_own_address(port: &PortView, address: IpAddr) -> bool {
-    if answers_for(port, address) {
-        return true;
-    }
+    answers_for(port, address) || has_address(port, address)
+}
+
+/// Whether an address is one that the port was given, or its link-local one.
+pub(super) fn has_address(port: &PortView, address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => port.v4.iter().any(|(own, _)| *own == address.to_bits()),
         IpAddr::V6(address) => {

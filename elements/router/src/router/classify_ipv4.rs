@@ -50,12 +50,7 @@ impl PacketContext<'_, u32> {
     /// Section 5.2.2, and of the frame section 5.3.4.
     fn check_header(&self) -> Checked<Ipv4<&[u8]>> {
         self.check_destination_mac()?;
-        let ip = Ipv4::new(self.packet).map_err(drop_reason)?;
-        if !ip.checksum_is_valid() {
-            return Err(DropReason::BadChecksum);
-        }
-        ip.check_total_length().map_err(|_| DropReason::Malformed)?;
-        Ok(ip)
+        Ipv4::validate(self.packet).map_err(drop_reason)
     }
 
     /// Section 5.3.7 and RFC 3704.

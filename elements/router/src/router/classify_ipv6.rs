@@ -48,9 +48,7 @@ impl PacketContext<'_, u128> {
 
     fn check_header(&self) -> Checked<Ipv6<&[u8]>> {
         self.check_destination_mac()?;
-        let ip = Ipv6::new(self.packet).map_err(drop_reason)?;
-        ip.check_payload_length().map_err(|_| DropReason::Malformed)?;
-        Ok(ip)
+        Ipv6::validate(self.packet).map_err(drop_reason)
     }
 
     /// RFC 4291 sections 2.5 and 2.7, RFC 3704.

@@ -137,7 +137,6 @@ ip[0] -> Discard; ip[1] -> Discard; ip[2] -> Discard;",
     // Created before other elements, which look the router up when they are created, but after
     // its workers are assigned.
     phase: Phase::Privileged,
-    per_worker: true,
     build: |args| Ok(Box::new(IpRouter::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };

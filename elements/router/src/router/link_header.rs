@@ -23,9 +23,8 @@ hop[2] -> Discard;",
         Arg::required("ROUTER", "element", "the IPRouter that has the port"),
         Arg::required("PORT", "name", "the port"),
     ],
-    per_worker: true,
     build: |args| Ok(Box::new(LinkHeader::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct LinkHeader {
@@ -65,13 +64,8 @@ impl Simple for LinkHeader {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let ports = self.router.readers().ports.read(cx.turn());
         let source = ports.get(usize::from(self.port.0)).map(|port| port.address);
-        match self.prepend_header(&mut packet, source.unwrap_or(EtherAddr::ZERO)) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                cx.discard(packet, reason);
-                None
-            }
-        }
+        let result = self.prepend_header(&mut packet, source.unwrap_or(EtherAddr::ZERO));
+        cx.keep_or_discard(packet, result)
     }
 }
 

@@ -33,9 +33,8 @@ hop[2] -> Discard;",
     ports: "-/-",
     processing: "h/h",
     args: &[Arg::required("ROUTER", "element", "the IPRouter that has the ports, routes and neighbors")],
-    per_worker: true,
     build: |args| Ok(Box::new(LookupNextHop::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct LookupNextHop {

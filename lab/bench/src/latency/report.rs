@@ -182,19 +182,12 @@ impl Report {
         let at_most = |claim, figure, bound: Option<f64>| Goal { claim, figure, bound, is_least: false };
         let [router, awake, _, bare, _, testpmd] = FORWARDERS.map(|forwarder| forwarder.name());
         let p99 = |load, who| self.median(Time { load, quantile: P99 }, who);
+        let twice = |load| p99(load, testpmd).map(|it| 2.0 * it);
         let ping = |who| self.median(IdlePing, who);
         let rate = |who| self.median(LossFree, who);
         vec![
-            at_most(
-                "p99 at 50 %, µs: twice testpmd's on the same sockets",
-                p99(1, router),
-                p99(1, testpmd).map(|it| 2.0 * it),
-            ),
-            at_most(
-                "p99 at 90 %, µs: twice testpmd's on the same sockets",
-                p99(2, router),
-                p99(2, testpmd).map(|it| 2.0 * it),
-            ),
+            at_most("p99 at 50 %, µs: twice testpmd's on the same sockets", p99(1, router), twice(1)),
+            at_most("p99 at 90 %, µs: twice testpmd's on the same sockets", p99(2, router), twice(2)),
             Goal {
                 claim: "loss-free rate, Mpps: 0.95 of the one before",
                 figure: rate(router),

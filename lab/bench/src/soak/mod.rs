@@ -256,16 +256,7 @@ impl Course {
     /// Ends traffic, then the process, and judges.
     fn end(mut self, mut stand: Stand) -> Outcome {
         let (first, last) = self.samples.ends(self.began.elapsed());
-        stand.attackers.iter_mut().for_each(|attacker| attacker.stop());
-        stand.streams.iter_mut().for_each(|stream| stream.stop());
-        for connection in &mut stand.connections {
-            if let Err(error) = connection.stop() {
-                let exchanges = connection.exchanges.load(Relaxed);
-                self.failures.push(format!("a connection broke after {exchanges} exchanges: {error}"));
-            }
-        }
-        // What is under way arrives, or is lost.
-        thread::sleep(Duration::from_millis(2500));
+        self.stop_traffic(&mut stand);
         let counts: Vec<Count> =
             stand.streams.iter().map(|stream| stream.ledger.count(&self.excuses, &self.stalls)).collect();
         for (stream, count) in stand.streams.iter().zip(&counts) {
@@ -293,6 +284,19 @@ impl Course {
             last,
             failures: self.failures,
         }
+    }
+
+    fn stop_traffic(&mut self, stand: &mut Stand) {
+        stand.attackers.iter_mut().for_each(|attacker| attacker.stop());
+        stand.streams.iter_mut().for_each(|stream| stream.stop());
+        for connection in &mut stand.connections {
+            if let Err(error) = connection.stop() {
+                let exchanges = connection.exchanges.load(Relaxed);
+                self.failures.push(format!("a connection broke after {exchanges} exchanges: {error}"));
+            }
+        }
+        // What is under way arrives, or is lost.
+        thread::sleep(Duration::from_millis(2500));
     }
 
     /// Signals the process to end, which it does with a clean exit and a reason.

@@ -2,7 +2,7 @@
 
 use super::good::{Connection, Stream};
 use super::product::{Event, Kind, Net, Rates, SOON, Stand, said_once_more};
-use artery_rig::{Result, Rig};
+use artery_rig::{Process, Result, Rig};
 use std::time::Instant;
 
 /// Neighbors that attackers make up before a product of ours, and before a kernel.
@@ -34,10 +34,15 @@ fn routed(rig: &Rig, rates: Rates, began: Instant, more: &str, files: &[(&str, &
     let command = net.artery(&["router"])?.arg(net.path("r.toml")).arg("-u").arg(net.path("control"));
     let mut process = command.spawn()?;
     net.until_forwarded(&mut process)?;
+    stand(net, process, rates, began, 1)
+}
+
+/// A product that runs, without connections, and with the events that all of ours meet.
+fn stand(net: Net, process: Process, rates: Rates, began: Instant, seed: u64) -> Result<Stand> {
     Ok(Stand {
         streams: net.streams(rates.good, began)?,
         connections: Vec::new(),
-        attackers: vec![net.attacker(NEIGHBORS.0, rates.hostile, 1)?],
+        attackers: vec![net.attacker(NEIGHBORS.0, rates.hostile, seed)?],
         events: vec![
             Event::flap("eth1 goes down and up", "eth1"),
             Event::flap("eth0 goes down and up", "eth0"),
@@ -150,22 +155,10 @@ fn switch(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
     let flush = Event::new("the MAC table is flushed", Kind::Reload, |net, _, _| {
         net.run_artery(&["ifconfig", "veb0", "flush"]).map(drop)
     });
-    Ok(Stand {
-        streams: net.streams(rates.good, began)?,
-        connections: connections(&net)?,
-        attackers: vec![net.attacker(NEIGHBORS.0, rates.hostile, 2)?],
-        events: vec![
-            again,
-            load,
-            flush,
-            Event::flap("eth1 goes down and up", "eth1"),
-            Event::flap("eth0 goes down and up", "eth0"),
-            Event::remake(),
-        ],
-        net,
-        process,
-        last_words: ENDED,
-    })
+    let mut stand = stand(net, process, rates, began, 2)?;
+    stand.events.splice(0..0, [again, load, flush]);
+    stand.connections = connections(&stand.net)?;
+    Ok(stand)
 }
 
 fn adopt(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
@@ -252,20 +245,8 @@ fn run(rig: &Rig, rates: Rates, began: Instant) -> Result<Stand> {
         net.run_artery(&["handler", "seen.count"])?;
         net.run_artery(&["handler", "p.length"]).map(drop)
     });
-    Ok(Stand {
-        streams: net.streams(rates.good, began)?,
-        connections: connections(&net)?,
-        attackers: vec![net.attacker(NEIGHBORS.0, rates.hostile, 4)?],
-        events: vec![
-            replace,
-            again,
-            read,
-            Event::flap("eth1 goes down and up", "eth1"),
-            Event::flap("eth0 goes down and up", "eth0"),
-            Event::remake(),
-        ],
-        net,
-        process,
-        last_words: ENDED,
-    })
+    let mut stand = stand(net, process, rates, began, 4)?;
+    stand.events.splice(0..0, [replace, again, read]);
+    stand.connections = connections(&stand.net)?;
+    Ok(stand)
 }

@@ -164,12 +164,7 @@ impl Forwarder {
                 running.process = Some(artery(program, bed, &routing_by(Linux), &["--no-sandbox"])?);
             }
             Forwarder::Testpmd(method) => {
-                running._pages = Some(HugePages::at_least(PAGES).ok_or_else(|| {
-                    RigError::System(
-                        "testpmd needs huge pages".into(),
-                        std::io::ErrorKind::OutOfMemory.into(),
-                    )
-                })?);
+                running._pages = Some(HugePages::at_least(PAGES).ok_or_else(no_huge_pages)?);
                 running.process = Some(testpmd(bed, method)?);
             }
         }
@@ -179,6 +174,10 @@ impl Forwarder {
         running.must_forward(bed)?;
         Ok(running)
     }
+}
+
+fn no_huge_pages() -> RigError {
+    RigError::System("testpmd needs huge pages".into(), std::io::ErrorKind::OutOfMemory.into())
 }
 
 impl Running {

@@ -2,7 +2,7 @@
 
 use super::load::Load;
 use super::server::{Server, Talk};
-use crate::support::SOON;
+use crate::support::until_seen;
 use artery_rig::conf::BALANCER;
 use artery_rig::program::artery;
 use artery_rig::{Host, Link, Process, Result, Rig, RigError, Signal, Switch};
@@ -10,7 +10,6 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
-use std::time::{Duration, Instant};
 
 /// The address that clients connect to.
 pub(crate) const SERVICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -180,14 +179,7 @@ impl Balancer {
 
     /// Waits until something is so.
     pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut(&Balancer) -> Result<bool>) -> Result<()> {
-        let deadline = Instant::now() + SOON;
-        while !is_so(self)? {
-            if Instant::now() > deadline {
-                return Err(RigError::NotSeen(self.process.failure(), what.into()));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
+        until_seen(&self.process, what, || is_so(self))
     }
 
     pub(crate) fn end(self) -> Result<()> {

@@ -3,12 +3,11 @@
 
 use super::net::SERVICE;
 use super::server::{Server, Talk};
-use crate::support::SOON;
+use crate::support::until_seen;
 use artery_rig::program::artery;
-use artery_rig::{Host, Process, Result, Rig, RigError, Switch};
+use artery_rig::{Host, Process, Result, Rig, Switch};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// One side of a router; input and output as in `conf/balancer.click`.
 const SIDE: &str = "elementclass Side { $device, $ip |
@@ -160,24 +159,12 @@ impl Running {
 
     /// Waits until what a handler says is so.
     pub(crate) fn until(&self, handler: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
-        wait_until(&self.process, handler, || Ok(is_so(&self.call(handler, None)?)))
+        until_seen(&self.process, handler, || Ok(is_so(&self.call(handler, None)?)))
     }
 
     pub(crate) fn end(self) -> Result<()> {
         crate::support::end(self.process).map(drop)
     }
-}
-
-/// Waits until something is so; an error shows what a process has said so far.
-pub(crate) fn wait_until(process: &Process, what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + SOON;
-    while !is_so()? {
-        if Instant::now() > deadline {
-            return Err(RigError::NotSeen(process.failure(), what.to_string()));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
 }
 
 fn path(path: &Path) -> &str {

@@ -2,8 +2,9 @@
 
 use super::load::Load;
 use super::net::SERVICE;
-use super::plain::{Plain, Running, graph, wait_until};
+use super::plain::{Plain, Running, graph};
 use super::server::echo;
+use crate::support::until_seen;
 use artery_rig::{Result, Rig};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
@@ -42,7 +43,7 @@ fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
         let is_proven = |line: &&str| line.contains("\"event\":\"proven\"");
         told.lines().filter(is_proven).map(|line| format!("{line}\n")).collect::<String>()
     };
-    wait_until(&follower, "that the last flow is sent", || {
+    until_seen(&follower, "that the last flow is sent", || {
         Ok(proven(&follower.stdout_so_far()).contains(&last))
     })?;
     let said = second.import(&proven(&follower.stdout_so_far()))?;

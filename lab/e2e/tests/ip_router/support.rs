@@ -2,8 +2,9 @@
 //! look at every frame that it sends.
 
 use super::wire;
+use crate::support::until_seen;
 use artery_rig::program::artery;
-use artery_rig::{Capture, CommandOutput, Host, Process, Result, Rig, RigError};
+use artery_rig::{Capture, CommandOutput, Host, Process, Result, Rig};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -178,14 +179,7 @@ impl Router {
 
     /// Waits until something is so.
     pub(crate) fn until(&self, mut is_so: impl FnMut(&Router) -> Result<bool>) -> Result<()> {
-        let deadline = Instant::now() + SOON;
-        while !is_so(self)? {
-            if Instant::now() > deadline {
-                return Err(RigError::NotSeen(self.process.failure(), format!("in {SOON:?} what it should")));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        until_seen(&self.process, &format!("in {SOON:?} what it should"), || is_so(self))
     }
 
     /// Waits until so many addresses are the router's own.

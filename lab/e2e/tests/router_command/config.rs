@@ -1,8 +1,8 @@
 //! A router from a file, and what becomes of it by `artery apply`, while packets pass.
 
 use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
-use crate::support::{SOON, end, until, until_answered};
-use artery_rig::{CommandOutput, Result, Signal, Traffic, TrafficReport};
+use crate::support::{SOON, end, under_traffic, until, until_answered};
+use artery_rig::{CommandOutput, Result, Signal, Traffic};
 use std::path::{Path, PathBuf};
 
 const PORT_LINES: &str =
@@ -51,24 +51,6 @@ fn during_traffic(net: &Net, what: impl Fn() -> Result<()>) -> Result<()> {
     })?;
     assert_eq!((report.received, report.refused, report.overrun), (report.sent, 0, 0), "{report}");
     Ok(())
-}
-
-/// The same, again and again while the datagrams are sent.
-fn under_traffic(net: &Net, mut what: impl FnMut(usize) -> Result<()>) -> Result<TrafficReport> {
-    let traffic = Traffic::between(&net.a, &net.b, FAR[0]).frames(6000).rate(4000).flows(4);
-    let (report, times) = std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
-        let mut times = 0;
-        while !running.is_finished() {
-            what(times)?;
-            times += 1;
-        }
-        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-        Ok::<_, artery_rig::RigError>((report, times))
-    })?;
-    assert!(times >= 2, "{times} times");
-    assert_eq!((report.received, report.refused, report.overrun), (report.sent, 0, 0), "{times}: {report}");
-    Ok(report)
 }
 
 #[test]
@@ -201,7 +183,7 @@ fn what_is_not_confirmed_is_undone() {
         let file = files.write("r.toml", &format!("{PORT_LINES}route = [\"10.9.0.0/16=10.0.2.2\"]\n"));
         let has_route =
             || Ok::<_, artery_rig::RigError>(router.say(&["show", "routes"])?.contains("10.9.0.0/16"));
-        under_traffic(net, |n| {
+        under_traffic((&net.a, &net.b, FAR[0]), 6000, |n| {
             let said = router.say(&["apply", &file, "--confirm", "1s"])?;
             assert!(said.contains("undone in 1 s, unless 'artery confirm' is run"), "{said}");
             if n == 0 {

@@ -7,7 +7,7 @@ pub mod daemons;
 pub mod switching;
 
 use artery_rig::program::artery;
-use artery_rig::{CommandOutput, Host, Process, Result, Rig, RigError, Signal};
+use artery_rig::{CommandOutput, Host, Process, Result, Rig, RigError, Signal, Traffic, TrafficReport};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -99,6 +99,18 @@ pub fn until(limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result
     Ok(())
 }
 
+/// The same; an error shows what a process has said so far.
+pub fn until_seen(process: &Process, what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + SOON;
+    while !is_so()? {
+        if Instant::now() > deadline {
+            return Err(RigError::NotSeen(process.failure(), what.to_string()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 /// Waits until a ping is answered, which takes a router to forward it.
 pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Result<()> {
     let deadline = Instant::now() + SOON;
@@ -108,6 +120,30 @@ pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Resul
         }
     }
     Ok(())
+}
+
+/// Sends `frames` numbered datagrams in four flows, of which nothing but the router can lose any, and does
+/// something again and again meanwhile, with the number of times that it was done before.
+pub fn under_traffic(
+    (from, to, address): (&Host, &Host, &str),
+    frames: u64,
+    mut what: impl FnMut(usize) -> Result<()>,
+) -> Result<TrafficReport> {
+    let traffic = Traffic::between(from, to, address).frames(frames).rate(4000).flows(4);
+    let (report, times) = std::thread::scope(|scope| {
+        let running = scope.spawn(|| traffic.run());
+        let mut times = 0;
+        while !running.is_finished() {
+            what(times)?;
+            times += 1;
+        }
+        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+        Ok::<_, RigError>((report, times))
+    })?;
+    assert!(times >= 2, "{times} times");
+    assert_eq!((report.sent, report.refused, report.overrun), (frames, 0, 0), "{report}");
+    assert_eq!(report.received, report.sent, "{times} times: {report}");
+    Ok(report)
 }
 
 /// Signals a router to end, which it does with a clean exit.

@@ -1,7 +1,7 @@
 //! A switch of `artery up` between hosts.
 use super::until_answered;
 use artery_rig::program::artery;
-use artery_rig::{Host, Process, Result};
+use artery_rig::{Host, Process, Result, Rig};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -17,6 +17,34 @@ pub fn folder_with(files: &[(&str, &str)]) -> TempDir {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     folder
+}
+
+/// Hosts at 10.0.0.1 and on, each linked by its eth0 to an interface of `s`, which are down and have no
+/// addresses: eth0 and on.
+pub struct SwitchNet<const HOSTS: usize> {
+    pub hosts: [Host; HOSTS],
+    pub s: Host,
+}
+
+/// Runs a test on such hosts; `s` has `ports` interfaces, also to hosts that the test does not use.
+pub fn on_the_net<const HOSTS: usize>(
+    label: &str,
+    ports: usize,
+    body: impl FnOnce(&SwitchNet<HOSTS>) -> Result<()>,
+) {
+    artery_rig::test(label, |rig: &Rig| {
+        artery()?;
+        let s = rig.host("s")?;
+        let all: Vec<Host> =
+            ["a", "b", "c", "d"][..ports].iter().map(|name| rig.host(name)).collect::<Result<_>>()?;
+        for (n, host) in all.iter().enumerate() {
+            let port = format!("eth{n}");
+            rig.link(host, "eth0", &s, &port)?;
+            host.address("eth0", &format!("{}/24", address(n)))?;
+            s.down(&port)?;
+        }
+        body(&SwitchNet { hosts: std::array::from_fn(|n| all[n].clone()), s })
+    });
 }
 
 /// A switch that runs, and where it is reached.

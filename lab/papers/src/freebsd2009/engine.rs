@@ -50,27 +50,25 @@ impl EngineName {
     pub(super) const WITH_LOCKS: [EngineName; 5] =
         [EngineName::L, EngineName::S, EngineName::P, EngineName::D, EngineName::F];
     pub(super) fn letter(self) -> &'static str {
-        match self {
-            EngineName::L => "L",
-            EngineName::S => "S",
-            EngineName::P => "P",
-            EngineName::D => "D",
-            EngineName::F => "F",
-            EngineName::C => "C",
-            EngineName::E => "E",
-            EngineName::G => "G",
-        }
+        self.look().0
     }
     pub(super) fn title(self) -> &'static str {
+        self.look().1
+    }
+    /// The color of the engine's curves: distinguishable for color-blind readers, too.
+    pub(super) fn color(self) -> &'static str {
+        self.look().2
+    }
+    fn look(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            EngineName::L => "unified table (4.4BSD)",
-            EngineName::S => "split tables (FreeBSD 8)",
-            EngineName::P => "split, kept by socket",
-            EngineName::D => "split, L3 and L2 on two processors",
-            EngineName::F => "split, flow table of 2009",
-            EngineName::C => "split, copied, no counts",
-            EngineName::E => "our tables",
-            EngineName::G => "our tables, our flow table",
+            EngineName::L => ("L", "unified table (4.4BSD)", "#d55e00"),
+            EngineName::S => ("S", "split tables (FreeBSD 8)", "#b58900"),
+            EngineName::P => ("P", "split, kept by socket", "#cc79a7"),
+            EngineName::D => ("D", "split, L3 and L2 on two processors", "#8a9199"),
+            EngineName::F => ("F", "split, flow table of 2009", "#009e73"),
+            EngineName::C => ("C", "split, copied, no counts", "#56b4e9"),
+            EngineName::E => ("E", "our tables", "#0072b2"),
+            EngineName::G => ("G", "our tables, our flow table", "#8250df"),
         }
     }
     /// Threads that it takes for one that sends.
@@ -80,19 +78,6 @@ impl EngineName {
     /// Whether so many that send are more threads than processors.
     pub(super) fn is_crowded(self, threads: usize, processors: usize) -> bool {
         threads * self.each_takes() > processors
-    }
-    /// The color of the engine's curves: distinguishable for color-blind readers, too.
-    pub(super) fn color(self) -> &'static str {
-        match self {
-            EngineName::L => "#d55e00",
-            EngineName::S => "#b58900",
-            EngineName::P => "#cc79a7",
-            EngineName::D => "#8a9199",
-            EngineName::F => "#009e73",
-            EngineName::C => "#56b4e9",
-            EngineName::E => "#0072b2",
-            EngineName::G => "#8250df",
-        }
     }
 }
 

@@ -464,8 +464,6 @@ struct Card {
 }
 
 impl Element for Card {
-    fn push(&mut self, _input: usize, _batch: &mut Batch, _cx: &mut Context<'_>) {}
-
     fn run_task(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(job) = &mut self.job else { return false };
         match job.run(cx.pool()) {

@@ -39,9 +39,8 @@ Expects on input I what the switch sends by port I.",
         "frames of data that have arrived",
         &Show(|e: &mut Ends| e.arrived[DATA]),
     )],
-    per_worker: true,
     build: |args| Ok(Box::new(Ends::new(args)?)),
-    ..Class::DEFAULT
+    ..Class::PER_WORKER
 };
 
 struct Ends {

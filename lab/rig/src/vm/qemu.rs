@@ -29,17 +29,6 @@ pub(super) fn words(
         // processor does not say that strings are fast: TCP by the kernel alone is then three times as fast.
         Accelerator::Emulation => ("tcg", "max,la57=off,-erms,-fsrm"),
     };
-    let share = |id: &str, path: &Path, options: &str| {
-        let mut text = OsString::from(format!("local,id={id},path="));
-        text.push(path);
-        text.push(format!(",security_model=none,multidevs=remap{options}"));
-        [
-            OsString::from("-fsdev"),
-            text,
-            "-device".into(),
-            format!("virtio-9p-pci,fsdev={id},mount_tag={id}").into(),
-        ]
-    };
     let mut words: Vec<OsString> = vec![];
     words.extend(
         ["-nodefaults", "-no-reboot", "-nographic", "-monitor", "none", "-nic", "none"].map(OsString::from),
@@ -56,6 +45,14 @@ pub(super) fn words(
     words.extend(share("run", &run.join(SHARED), ""));
     words.extend(wires::words(&machine.nic).into_iter().map(OsString::from));
     Ok(words)
+}
+
+/// A folder that the machine can mount by the tag `id`.
+fn share(id: &str, path: &Path, options: &str) -> [OsString; 4] {
+    let mut text = OsString::from(format!("local,id={id},path="));
+    text.push(path);
+    text.push(format!(",security_model=none,multidevs=remap{options}"));
+    ["-fsdev".into(), text, "-device".into(), format!("virtio-9p-pci,fsdev={id},mount_tag={id}").into()]
 }
 
 /// Files in the folder of a run.

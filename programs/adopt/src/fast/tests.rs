@@ -5,7 +5,7 @@ use artery_l3::router::ReversePath;
 use artery_lpm::{Art, Fib4Fast, Fib4FastReader, Fib4Options, Fib6, Fib6Reader, Prefix, Strides};
 use artery_rcu::Domain;
 use artery_storage::Pages;
-use artery_wire::{EtherAddr, checksum};
+use artery_wire::{EtherAddr, Ipv4, Ipv6, checksum};
 use capture::{CaptureRings, Copied};
 use layout::{MOST_FIBS, own_bit_v4, own_bit_v6};
 use program::{Fibs, OtherFibs, ProgramHook, ProgramPort};
@@ -319,6 +319,25 @@ fn is_for_tc(frame: &[u8]) -> bool {
     !is_tagged && (14 + 40..3000).contains(&frame.len())
 }
 
+/// Compares with the validation of headers that elements share: only packets that pass it are sent, and those
+/// that are malformed don't pass it, or don't fill their frame.
+fn assert_validated(decision: &ForwardDecision, frame: &[u8]) {
+    let at = if frame.get(12..14) == Some(&[0x81, 0]) { 16 } else { 12 };
+    let Some((ether_type, packet)) = frame.get(at..).and_then(|rest| rest.split_first_chunk()) else {
+        return;
+    };
+    let valid = match ether_type {
+        [0x08, 0x00] => Ipv4::validate(packet).map(|ip| usize::from(ip.total_length())),
+        [0x86, 0xdd] => Ipv6::validate(packet).map(|ip| 40 + usize::from(ip.payload_length())),
+        _ => return,
+    };
+    match decision {
+        ForwardDecision::Send { .. } => assert!(valid.is_ok(), "{frame:02x?}"),
+        ForwardDecision::Kernel(Reason::Malformed) => assert_ne!(valid, Ok(packet.len()), "{frame:02x?}"),
+        ForwardDecision::Kernel(_) => {}
+    }
+}
+
 /// What programs should have counted.
 #[derive(Default)]
 struct Expected {
@@ -338,6 +357,7 @@ impl Expected {
         (action, left): (i32, &[u8]),
         answers: [i32; 2],
     ) {
+        assert_validated(decision, frame);
         match decision {
             ForwardDecision::Kernel(reason) => {
                 self.kernel[*reason as usize] += 1;

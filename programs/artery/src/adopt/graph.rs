@@ -1,5 +1,6 @@
 //! The path "graph": a graph made for the ports, and programs in front of it that choose what it forwards.
 use super::facts::Facts;
+use crate::classes::classes;
 use crate::load::{Reading, load};
 use crate::output::Output;
 use anyhow::{Context as _, ensure};
@@ -7,7 +8,6 @@ use artery_adopt::fast::Mode;
 use artery_adopt::graph::Graph;
 use artery_common::ROUTER_HANDLERS;
 use artery_device::Interface;
-use artery_elements::CLASSES;
 use artery_engine::{Router, RouterSettings, Running};
 use artery_forward::shared::RouterTables;
 use artery_l3::PortId;
@@ -39,7 +39,7 @@ impl Engine {
         };
         settings.names.set_device_lookup(Interface::mac_of);
         let router =
-            Router::build(&loaded.ir, &loaded.processing, CLASSES, settings).map_err(|problems| {
+            Router::build(&loaded.ir, &loaded.processing, classes(), settings).map_err(|problems| {
                 let lines: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
                 anyhow::anyhow!("the graph can't start: {}", lines.join("; "))
             })?;

@@ -8,24 +8,18 @@ use super::verdict::Judged;
 use super::{text, verdict};
 use crate::config_input::ConfigInput;
 use crate::export::ExportSettings;
-use crate::load::Reading;
-use crate::metrics::MetricsAddress;
-use crate::options::values::{ALWAYS, Period, awake_time, device, file_size, number, period, processor};
-use crate::options::{ControlOptions, default_socket, map_devices};
-use crate::output::{LogFormat, Output, print_stdout};
+use crate::options::values::{device, file_size};
+use crate::options::{ReportOptions, RunningOptions, map_devices, running_job};
+use crate::output::{Output, print_stdout};
 use crate::reload::{ConfigurationSource, Reread};
 use crate::replace::SETTLED;
 use crate::router::called;
 use crate::run::run;
 use crate::run_options::RunJob;
-use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::signals::EarlySignals;
-use artery_engine::RouterSettings;
-use artery_lang::Dialect;
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -83,62 +77,10 @@ pub(crate) struct UpOptions {
     /// Print the configuration, and do not run it
     #[arg(long)]
     print: bool,
-    /// Number of workers
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
-    workers: u16,
-    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
-    /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
-    #[arg(
-        long,
-        value_name = "TIME",
-        num_args = 0..=1,
-        default_missing_value = ALWAYS,
-        value_parser = awake_time
-    )]
-    awake: Option<Duration>,
-    /// Bind workers to processors, the first to processor N
-    #[arg(
-        short = 'a',
-        long,
-        value_name = "N",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "0",
-        value_parser = processor
-    )]
-    affinity: Option<usize>,
-    /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
-    #[arg(short = 'u', long, value_name = "PATH")]
-    socket: Vec<PathBuf>,
     #[command(flatten)]
-    control: ControlOptions,
-    /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
-    #[arg(long, value_name = "WHERE")]
-    metrics: Vec<MetricsAddress>,
-    /// In what form messages are written
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) log: LogFormat,
-    /// Show the last lines of the kernel's verifier where it refuses a program
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
-    /// Let `write hotconfig` replace the running configuration
-    #[arg(short = 'R', long)]
-    allow_replace: bool,
+    running: RunningOptions,
     #[command(flatten)]
-    sandbox: SandboxOptions,
-    /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
-    #[arg(
-        long,
-        value_name = "TIME",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "1",
-        value_parser = period
-    )]
-    stats: Option<Period>,
-    /// Write the report at the end as JSON
-    #[arg(long)]
-    json: bool,
+    pub(crate) report: ReportOptions,
     /// Print help
     #[arg(long, action = ArgAction::HelpLong)]
     help: Option<bool>,
@@ -153,7 +95,7 @@ impl UpOptions {
 
 /// Starts the switch, or says what it would be.
 pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
-    let voice = Output::from(options.log);
+    let voice = Output::from(options.report.log);
     let early = EarlySignals::watch(voice)?;
     let plan = read(&options)?;
     if options.dry_run {
@@ -183,7 +125,7 @@ pub(crate) fn command(options: UpOptions) -> anyhow::Result<u8> {
 fn read(options: &UpOptions) -> anyhow::Result<Plan> {
     let wishes = Wishes {
         switches: options.switch.clone(),
-        workers: options.workers,
+        workers: options.running.workers,
         host: options.host.clone(),
         runs_commands: options.run_commands,
         is_lenient: options.lenient,
@@ -244,11 +186,11 @@ fn refused(voice: Output, mistakes: &[String], hint: &str) -> u8 {
 
 /// Warns of approximations, and of what the user should know before the switch starts.
 fn warn(plan: &Plan, options: &UpOptions, of_machine: &[String]) {
-    let voice = Output::from(options.log);
+    let voice = Output::from(options.report.log);
     plan.approximations().iter().for_each(|how| voice.print_warning(how));
     plan.notes.iter().for_each(|note| voice.print_info(&format!("{}: {}", note.file, note.text)));
     of_machine.iter().for_each(|warning| voice.print_warning(warning));
-    options.stats.and_then(Period::unit_hint).into_iter().for_each(|doubt| voice.print_warning(&doubt));
+    options.report.unit_hint().into_iter().for_each(|doubt| voice.print_warning(&doubt));
 }
 
 /// What the machine has that a start should not hide.
@@ -265,7 +207,7 @@ fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
     let commands = plan.shell.iter().map(|shell| format!("{}: command: {}\n", shell.place, shell.text));
     let text = verdict::text(&plan.judged, &plan.notes) + &found.text() + &commands.collect::<String>();
     print_stdout(&text)?;
-    let voice = Output::from(options.log);
+    let voice = Output::from(options.report.log);
     warnings(plan, options, &found).iter().for_each(|warning| voice.print_warning(warning));
     voice.complain_of(&voice.format_mistakes(&mistakes));
     let is_refused = plan.judged.iter().any(Judged::is_refused);
@@ -274,37 +216,13 @@ fn dry_run(plan: &Plan, options: &UpOptions) -> anyhow::Result<u8> {
 
 fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> RunJob {
     let options = Arc::new(options);
-    let mut settings = RouterSettings {
-        workers: options.workers.into(),
-        awake: options.awake,
-        affinity: options.affinity,
-        ..RouterSettings::default()
-    };
-    map_devices(&options.map, &mut settings);
-    let sockets = if options.socket.is_empty() { vec![default_socket()] } else { options.socket.clone() };
+    let files = Files { options: options.clone(), taken: Arc::new(Mutex::new(taken)) };
+    let pflog = options.pflog.clone().unwrap_or_else(|| PFLOG.into());
+    let mut job = running_job(text, Arc::new(files), &options.running, &options.report, pflog);
+    map_devices(&options.map, &mut job.settings);
     let commands = plan.shell.into_iter().filter(|_| options.run_commands);
-    RunJob {
-        input: ConfigInput::Text(text),
-        source: Some(Arc::new(Files { options: options.clone(), taken: Arc::new(Mutex::new(taken)) })),
-        reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
-        voice: Output::from(options.log),
-        settings,
-        handlers: Vec::new(),
-        exit_handler: None,
-        output: None,
-        quit: false,
-        time: false,
-        control: options.control.settings(sockets),
-        metrics: options.metrics.clone(),
-        exports: ExportSettings { ipfix: plan.ipfix.clone(), psample: None },
-        allow_replace: options.allow_replace,
-        sandbox: Sandbox {
-            listed: Some(options.listed_folder()),
-            foreseen: vec![options.pflog.clone().unwrap_or_else(|| PFLOG.into())],
-            ..Sandbox::new(&options.sandbox)
-        },
-        stats: options.stats.map(|period| period.every),
-        json: options.json,
-        commands: commands.map(|shell| (shell.place.to_string(), shell.text)).collect(),
-    }
+    job.commands = commands.map(|shell| (shell.place.to_string(), shell.text)).collect();
+    job.sandbox.listed = Some(options.listed_folder());
+    job.exports = ExportSettings { ipfix: plan.ipfix, psample: None };
+    job
 }

@@ -1,8 +1,8 @@
 //! The FlowBalancer of a running router, as commands read and write it.
 use super::FlowReach;
 use crate::control_socket::Client;
-use crate::ip_router::elements;
-use anyhow::{Context as _, bail};
+use crate::ip_router::{choose_element, elements};
+use anyhow::Context as _;
 use serde_json::Value;
 
 const CLASS: &str = "FlowBalancer";
@@ -21,19 +21,7 @@ impl Balancer {
     pub(super) fn find(reach: &FlowReach) -> anyhow::Result<Balancer> {
         let mut client = Client::connect(&reach.reach)?;
         let elements = elements(&mut client)?;
-        let of_class = elements.iter().filter(|element| element.class == CLASS);
-        let names: Vec<&str> = of_class.map(|element| element.name.as_str()).collect();
-        let name = match (&reach.balancer, &names[..]) {
-            (_, []) => bail!("this router has no {CLASS}; 'artery show elements' lists what it has"),
-            (Some(wanted), _) if names.contains(&wanted.as_str()) => wanted.clone(),
-            (Some(wanted), _) => {
-                bail!("'{wanted}' is not of class {CLASS}; those of that class are: {}", names.join(", "))
-            }
-            (None, [one]) => (*one).to_string(),
-            (None, _) => {
-                bail!("there are several of class {CLASS}, say which by --balancer: {}", names.join(", "))
-            }
-        };
+        let name = choose_element(&elements, CLASS, reach.balancer.as_deref(), "--balancer")?;
         Ok(Balancer { client, name })
     }
 

@@ -79,7 +79,7 @@ impl FolderRouter {
         Ok(())
     }
 
-    /// What contradicts itself.
+    /// Mistakes of files that are well written, such as a gateway that no port reaches.
     fn mistakes(&self) -> Vec<String> {
         let mut mistakes = Vec::new();
         let plan = self.plan(&mut mistakes);

@@ -29,17 +29,17 @@ pub(super) fn candidate_of_call(options: RouterOptions) -> Result<Candidate, Vec
     let beside = options;
     let options = &mut candidate.options;
     options.file = beside.file;
-    (options.print, options.verbose) = (beside.print, beside.verbose);
-    options.sandbox.sandbox |= beside.sandbox.sandbox;
-    options.sandbox.no_sandbox = beside.sandbox.no_sandbox;
-    if !beside.sandbox.allow_path.is_empty() {
-        options.sandbox.allow_path = beside.sandbox.allow_path;
+    (options.print, options.report.verbose) = (beside.print, beside.report.verbose);
+    options.report.sandbox.sandbox |= beside.report.sandbox.sandbox;
+    options.report.sandbox.no_sandbox = beside.report.sandbox.no_sandbox;
+    if !beside.report.sandbox.allow_path.is_empty() {
+        options.report.sandbox.allow_path = beside.report.sandbox.allow_path;
     }
-    if !beside.socket.is_empty() {
-        options.socket = beside.socket;
+    if !beside.running.socket.is_empty() {
+        options.running.socket = beside.running.socket;
     }
     if said.keys().any(|key| key == "log") {
-        options.log = beside.log;
+        options.report.log = beside.report.log;
     }
     Ok(candidate)
 }

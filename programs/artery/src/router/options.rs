@@ -1,13 +1,8 @@
 //! The options of `artery router`.
 use crate::ipfix::IpfixSettings;
-use crate::metrics::MetricsAddress;
-use crate::options::values::{
-    ALWAYS, Period, address_with_port, awake_time, file_size, number, period, processor, seconds,
-};
-use crate::options::{ControlOptions, default_socket};
-use crate::output::LogFormat;
+use crate::options::values::{address_with_port, file_size, seconds};
+use crate::options::{ReportOptions, RunningOptions};
 use crate::psample::PsampleSettings;
-use crate::sandbox::SandboxOptions;
 use clap::{ArgAction, Args};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -136,38 +131,8 @@ pub(crate) struct RouterOptions {
     /// Print the configuration, and do not run it
     #[arg(long)]
     pub(super) print: bool,
-    /// Number of workers
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = number::<1, 256>)]
-    pub(super) workers: u16,
-    /// Wait awake for TIME, such as 20ms, before a worker with nothing to do sleeps: low latency, but a busy
-    /// processor. Without TIME it never sleeps; with 0 it sleeps at once, even where packets come often
-    #[arg(
-        long,
-        value_name = "TIME",
-        num_args = 0..=1,
-        default_missing_value = ALWAYS,
-        value_parser = awake_time
-    )]
-    pub(super) awake: Option<Duration>,
-    /// Bind workers to processors, the first to processor N
-    #[arg(
-        short = 'a',
-        long,
-        value_name = "N",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "0",
-        value_parser = processor
-    )]
-    pub(super) affinity: Option<usize>,
-    /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
-    #[arg(short = 'u', long, value_name = "PATH")]
-    pub(super) socket: Vec<PathBuf>,
     #[command(flatten)]
-    pub(super) control: ControlOptions,
-    /// Answer there with metrics for Prometheus: ADDRESS:PORT, or unix:PATH
-    #[arg(long, value_name = "WHERE")]
-    pub(super) metrics: Vec<MetricsAddress>,
+    pub(super) running: RunningOptions,
     /// Export flows of services and states of pf rules with 'pflow' as IPFIX (RFC 7011) to a collector, port
     /// 4739 by default; keys are source=ADDR, domain=N (0), active=TIME, after which long flows are
     /// reported (60s), and sample=N, which exports one of N forwarded packets as well
@@ -177,57 +142,17 @@ pub(crate) struct RouterOptions {
     /// read; group=G numbers it (1)
     #[arg(long, value_name = "N[,group=G]")]
     pub(super) psample: Option<PsampleSettings>,
-    /// In what form messages are written
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) log: LogFormat,
-    /// Show the last lines of the kernel's verifier where it refuses a program
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
-    /// Let `write hotconfig` replace the running configuration
-    #[arg(short = 'R', long)]
-    pub(super) allow_replace: bool,
     #[command(flatten)]
-    pub(super) sandbox: SandboxOptions,
-    /// Show counters every TIME, such as 5 (seconds) or 200ms, on standard error, and a report at the end
-    #[arg(
-        long,
-        value_name = "TIME",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "1",
-        value_parser = period
-    )]
-    stats: Option<Period>,
-    /// Write the report at the end as JSON
-    #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) report: ReportOptions,
     /// Print help
     #[arg(long, action = ArgAction::HelpLong)]
     help: Option<bool>,
 }
 
 impl RouterOptions {
-    /// The sockets to listen on.
-    pub(super) fn sockets(&self) -> Vec<PathBuf> {
-        match self.socket.is_empty() {
-            true => vec![default_socket()],
-            false => self.socket.clone(),
-        }
-    }
-
     /// The host's interface, if it is to have one for all ports.
     pub(super) fn host_name(&self) -> Option<String> {
         (!self.no_host && self.host_ports.is_none()).then(|| self.host.clone())
-    }
-
-    /// How often to show counters.
-    pub(super) fn stats(&self) -> Option<Duration> {
-        self.stats.map(|period| period.every)
-    }
-
-    /// A hint for users who may have meant another unit.
-    pub(super) fn unit_hint(&self) -> Option<String> {
-        self.stats.and_then(Period::unit_hint)
     }
 }
 

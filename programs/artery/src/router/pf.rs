@@ -28,7 +28,7 @@ pub(crate) struct Filter {
 /// The filter that options request; mistakes in them are added to `mistakes`.
 pub(super) fn read_filter(options: &RouterOptions, mistakes: &mut Vec<String>) -> Option<Filter> {
     let rules = options.pf.as_ref()?.display().to_string();
-    mistakes.extend(too_many_workers(options.workers).map(|why| format!("--pf {rules}: {why}")));
+    mistakes.extend(too_many_workers(options.running.workers).map(|why| format!("--pf {rules}: {why}")));
     let log = options.pflog.as_ref().map(|log| log.display().to_string());
     Some(Filter { rules, etc: None, log, log_max: options.pflog_max.clone() })
 }

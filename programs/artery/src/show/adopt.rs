@@ -1,5 +1,5 @@
 //! `artery show adopt`: which packets and connections go past the kernel, and why the others do not.
-use super::table::{Table, numbers, words};
+use super::table::Table;
 use crate::adopt::{Connections, PortStatus, Status};
 use crate::control_socket::Client;
 use crate::options::Reach;
@@ -38,14 +38,7 @@ fn text(status: &Status) -> String {
 
 /// Packets by where they went: past the kernel, past rules, to the kernel.
 fn ports(status: &Status) -> String {
-    let mut table = Table::new([
-        words("PORT"),
-        words("IPV4"),
-        words("IPV6"),
-        numbers("FAST"),
-        numbers("PAST RULES"),
-        numbers("KERNEL"),
-    ]);
+    let mut table = Table::headed("PORT | IPV4 | IPV6 | FAST: | PAST RULES: | KERNEL:");
     for port in &status.ports {
         let kernel = if port.vlan_on.is_none() { port.to_kernel().to_string() } else { String::new() };
         table.row([
@@ -62,7 +55,7 @@ fn ports(status: &Status) -> String {
 
 /// The tables of ports that belong to VRFs.
 fn tables(status: &Status) -> String {
-    let mut table = Table::new([words("PORT"), words("VRF"), numbers("ROUTED BY TABLE")]);
+    let mut table = Table::headed("PORT | VRF | ROUTED BY TABLE:");
     let in_vrf = |port: &PortStatus| port.vrf.clone().map(|vrf| (port.name.clone(), vrf));
     let ports: Vec<_> = status.ports.iter().filter_map(in_vrf).collect();
     for (port, vrf) in &ports {
@@ -79,7 +72,7 @@ fn reasons(status: &Status) -> String {
     }
     let mut counts: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut table = Table::new([words("LEFT TO THE KERNEL"), numbers("FRAMES"), words("WHY")]);
+    let mut table = Table::headed("LEFT TO THE KERNEL | FRAMES: | WHY");
     for (name, count) in &counts {
         let reason = Reason::ALL.into_iter().find(|reason| reason.name() == *name);
         table.row([(*name).to_string(), count.to_string(), reason.map_or("", Reason::meaning).to_string()]);
@@ -89,7 +82,7 @@ fn reasons(status: &Status) -> String {
 
 /// Connections that go past rules, and those that don't, by what keeps them.
 pub(crate) fn connections(now: &Connections) -> String {
-    let mut table = Table::new([words("CONNECTIONS"), numbers("NOW"), words("WHY")]);
+    let mut table = Table::headed("CONNECTIONS | NOW: | WHY");
     table.row(["past rules".to_string(), now.forwarded.to_string(), String::new()]);
     for (by, count) in now.kept.iter().filter(|(_, count)| **count > 0) {
         table.more([format!("kept: {by}"), count.to_string(), Connections::meaning(by).to_string()]);

@@ -1,6 +1,6 @@
 //! `artery show bfd`.
 use super::either;
-use super::table::{Table, numbers, words};
+use super::table::Table;
 use super::tables::lasting;
 use crate::control_socket::Client;
 use crate::ip_router::{elements, list, text};
@@ -45,20 +45,10 @@ pub(super) fn show(options: &BfdOptions) -> anyhow::Result<u8> {
 
 /// Sessions, a row each.
 fn table(document: &Value) -> String {
-    let mut table = Table::new([
-        words("PEER"),
-        words("PORT"),
-        words("STATE"),
-        words("REMOTE"),
-        words("PATH"),
-        words("DIAGNOSTIC"),
-        numbers("SENDS EVERY"),
-        numbers("DETECTION"),
-        numbers("UPTIME"),
-        numbers("FLAPS"),
-        numbers("IN"),
-        numbers("OUT"),
-    ]);
+    let mut table = Table::headed(
+        "PEER | PORT | STATE | REMOTE | PATH | DIAGNOSTIC | SENDS EVERY: | DETECTION: | UPTIME: | FLAPS: | \
+         IN: | OUT:",
+    );
     for session in list(document, "sessions") {
         let time = |key: &str| session[key].as_f64().map_or(String::new(), |ms| format!("{ms}ms"));
         let diagnostic = text(session, "diagnostic");

@@ -1,21 +1,13 @@
 //! Host ports and the host's routes, in lines for people.
-use super::table::{Table, numbers, words};
+use super::table::Table;
 use crate::ip_router::{list, text};
 use serde_json::Value;
 use std::fmt::Write as _;
 
 /// The document of `artery show host-ports`.
 pub(super) fn lines(document: &Value) -> String {
-    let mut table = Table::new([
-        words("PORT"),
-        words("INTERFACE"),
-        numbers("IFINDEX"),
-        words("ADMIN"),
-        words("LINK"),
-        numbers("MTU"),
-        words("ETHERNET ADDRESS"),
-        words("ADDRESSES"),
-    ]);
+    let mut table =
+        Table::headed("PORT | INTERFACE | IFINDEX: | ADMIN | LINK | MTU: | ETHERNET ADDRESS | ADDRESSES");
     let mut errors = String::new();
     for interface in list(document, "interfaces") {
         let of = |key| text(interface, key);

@@ -1,5 +1,5 @@
 //! `artery show routes`, for tables of any size: page by page.
-use super::table::{Table, numbers, words};
+use super::table::Table;
 use crate::ip_router::{IpRouter, RouterReach, list, text};
 use crate::options::usage_error;
 use crate::output::{OutputReader, print_on, print_stdout};
@@ -79,14 +79,7 @@ enum Form {
 
 impl Form {
     fn table() -> Form {
-        Form::Table(Box::new(Table::new([
-            words("PREFIX"),
-            words("NEXT HOP"),
-            words("PORT"),
-            numbers("WEIGHT"),
-            words("STATE"),
-            words("SOURCE"),
-        ])))
+        Form::Table(Box::new(Table::headed("PREFIX | NEXT HOP | PORT | WEIGHT: | STATE | SOURCE")))
     }
 
     fn json() -> Form {
@@ -235,7 +228,7 @@ mod tests {
             json!({ "dst": "10.9.0.0/16", "source": "static", "by_hand": true, "type": "blackhole",
                 "next_hops": [{ "weight": 1, "state": "up" }] }),
         ];
-        let mut table = Table::new(["PREFIX", "NEXT HOP", "PORT", "WEIGHT", "STATE", "SOURCE"].map(words));
+        let mut table = Table::headed("PREFIX | NEXT HOP | PORT | WEIGHT | STATE | SOURCE");
         routes.iter().for_each(|route| add(&mut table, route));
         let expected = "\
 PREFIX       NEXT HOP   PORT  WEIGHT  STATE  SOURCE

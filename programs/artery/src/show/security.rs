@@ -1,5 +1,5 @@
 //! What a router's processes may do, as a table.
-use super::table::{Table, numbers, words};
+use super::table::Table;
 use crate::ip_router::{list, text};
 use serde_json::Value;
 
@@ -21,17 +21,8 @@ pub(super) fn lines(document: &Value) -> String {
 
 /// A line for each kind of threads of each process. Capabilities are as `/proc/PID/status` has them.
 fn processes(document: &Value) -> String {
-    let mut table = Table::new([
-        words("PROCESS"),
-        numbers("PID"),
-        numbers("THREADS"),
-        words("CAPEFF"),
-        words("CAPPRM"),
-        words("CAPBND"),
-        words("CAPAMB"),
-        words("NONEWPRIVS"),
-        words("SECCOMP"),
-    ]);
+    let mut table =
+        Table::headed("PROCESS | PID: | THREADS: | CAPEFF | CAPPRM | CAPBND | CAPAMB | NONEWPRIVS | SECCOMP");
     for process in list(document, "processes") {
         for kind in list(process, "threads") {
             table.row([

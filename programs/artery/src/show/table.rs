@@ -8,26 +8,23 @@ pub(crate) struct Table<const N: usize> {
 }
 
 /// A column: its title, and whether numbers stand in it, which are put to the right.
-#[derive(Clone, Copy)]
-pub(crate) struct Column {
+struct Column {
     title: &'static str,
     is_number: bool,
     width: usize,
 }
 
-/// A column of words.
-pub(crate) fn words(title: &'static str) -> Column {
-    Column { title, is_number: false, width: title.len() }
-}
-
-/// A column of numbers.
-pub(crate) fn numbers(title: &'static str) -> Column {
-    Column { title, is_number: true, width: title.len() }
-}
-
 impl<const N: usize> Table<N> {
-    /// A table without rows.
-    pub(crate) fn new(columns: [Column; N]) -> Table<N> {
+    /// A table without rows, by the titles of its columns with `|` between; a title that ends with a colon
+    /// is that of a column of numbers.
+    pub(crate) fn headed(titles: &'static str) -> Table<N> {
+        let mut titles = titles.split('|').map(str::trim);
+        let columns = std::array::from_fn(|_| {
+            let title = titles.next().expect("a title for each column");
+            let (title, is_number) = title.strip_suffix(':').map_or((title, false), |title| (title, true));
+            Column { title, is_number, width: title.len() }
+        });
+        assert_eq!(titles.next(), None, "a column for each title");
         Table { columns, rows: Vec::new(), has_header: true }
     }
 
@@ -53,7 +50,7 @@ impl<const N: usize> Table<N> {
     pub(crate) fn drain_text(&mut self) -> String {
         let mut text = String::new();
         if std::mem::take(&mut self.has_header) {
-            text += &line(&self.columns, &self.columns.map(|column| column.title.to_string()));
+            text += &line(&self.columns, &self.columns.each_ref().map(|column| column.title.to_string()));
         }
         self.rows.drain(..).for_each(|cells| text += &line(&self.columns, &cells));
         text
@@ -75,7 +72,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_contents_and_keep_their_width() {
-        let mut table = Table::new([words("NAME"), numbers("N"), words("LAST")]);
+        let mut table = Table::headed("NAME | N: | LAST");
         let row = |cells: [&str; 3]| cells.map(str::to_string);
         table.row(row(["a-long-name", "1", ""]));
         table.more(row(["", "200", "x"]));

@@ -1,21 +1,13 @@
 //! The other documents of a router as tables.
 use super::routes::next_hop;
-use super::table::{Table, numbers, words};
+use super::table::Table;
 use crate::ip_router::{list, text};
 use serde_json::Value;
 
 /// Neighbors, a row each.
 pub(super) fn neighbors(document: &Value) -> String {
-    let mut table = Table::new([
-        words("ADDRESS"),
-        words("PORT"),
-        words("ETHERNET ADDRESS"),
-        words("STATE"),
-        numbers("EXPIRES"),
-        numbers("NEXT HOPS"),
-        numbers("PROBES"),
-        words("FLAGS"),
-    ]);
+    let mut table =
+        Table::headed("ADDRESS | PORT | ETHERNET ADDRESS | STATE | EXPIRES: | NEXT HOPS: | PROBES: | FLAGS");
     for neighbor in list(document, "neighbors") {
         let is = |key: &&str| neighbor[*key] == true;
         let flags: Vec<&str> =
@@ -45,16 +37,7 @@ pub(crate) fn lasting(seconds: u64) -> String {
 
 /// Groups of next hops, a row for each of their members.
 pub(super) fn next_hops(document: &Value) -> String {
-    let mut table = Table::new([
-        numbers("GROUP"),
-        numbers("ROUTES"),
-        words("METHOD"),
-        words("NEXT HOP"),
-        words("PORT"),
-        numbers("WEIGHT"),
-        numbers("SHARE"),
-        words("STATE"),
-    ]);
+    let mut table = Table::headed("GROUP: | ROUTES: | METHOD | NEXT HOP | PORT | WEIGHT: | SHARE: | STATE");
     for group in list(document, "groups") {
         for (n, hop) in list(group, "next_hops").iter().enumerate() {
             let of_group = |key| if n == 0 { text(group, key) } else { String::new() };
@@ -77,15 +60,7 @@ pub(super) fn next_hops(document: &Value) -> String {
 
 /// Ports, a row for each address.
 pub(super) fn ports(document: &Value) -> String {
-    let mut table = Table::new([
-        numbers("NUMBER"),
-        words("PORT"),
-        words("STATE"),
-        words("INTERFACE"),
-        numbers("MTU"),
-        words("ETHERNET ADDRESS"),
-        words("ADDRESSES"),
-    ]);
+    let mut table = Table::headed("NUMBER: | PORT | STATE | INTERFACE | MTU: | ETHERNET ADDRESS | ADDRESSES");
     for port in list(document, "ports") {
         // A router of an earlier version does not say more.
         let up = if port["up"] == true { "up" } else { "down" };
@@ -117,7 +92,7 @@ fn addresses(port: &Value) -> Vec<String> {
 
 /// Drops, a row for each reason and element.
 pub(super) fn drops(document: &Value) -> String {
-    let mut table = Table::new([numbers("PACKETS"), words("REASON"), words("ELEMENT"), words("MEANING")]);
+    let mut table = Table::headed("PACKETS: | REASON | ELEMENT | MEANING");
     for drop in list(document, "drops") {
         table.row(["count", "reason", "element", "sentence"].map(|key| text(drop, key)));
     }
@@ -126,7 +101,7 @@ pub(super) fn drops(document: &Value) -> String {
 
 /// Elements, a row each.
 pub(super) fn elements(document: &Value) -> String {
-    let mut table = Table::new([words("NAME"), words("CLASS"), words("CONFIGURATION")]);
+    let mut table = Table::headed("NAME | CLASS | CONFIGURATION");
     for element in list(document, "elements") {
         let config = text(element, "configuration");
         let line = config.split_whitespace().collect::<Vec<_>>().join(" ");

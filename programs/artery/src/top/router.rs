@@ -2,7 +2,7 @@
 use super::view::{View, lines, short};
 use crate::control_socket::Client;
 use crate::netstat::{self, Port};
-use crate::show::table::{Table, numbers, words};
+use crate::show::table::Table;
 use artery_device::{DELAY_BOUNDS, Delays};
 use std::time::Instant;
 
@@ -25,17 +25,9 @@ impl Ports {
 }
 
 fn view(before: &[Port], now: &[Port], seconds: f64) -> View {
-    let mut table = Table::new([
-        words("PORT"),
-        numbers("IN/S"),
-        numbers("IN BIT/S"),
-        numbers("OUT/S"),
-        numbers("OUT BIT/S"),
-        numbers("LOST IN"),
-        numbers("LOST OUT"),
-        numbers("WAIT P50"),
-        numbers("WAIT P99"),
-    ]);
+    let mut table = Table::headed(
+        "PORT | IN/S: | IN BIT/S: | OUT/S: | OUT BIT/S: | LOST IN: | LOST OUT: | WAIT P50: | WAIT P99:",
+    );
     let (mut all_in, mut all_out) = (0.0, 0.0);
     for port in now {
         let was = before.iter().find(|was| was.name == port.name).cloned().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The shown tables: rates from two states.
 use crate::adopt::{PortStatus, Status, Tables};
 use crate::show::connections;
-use crate::show::table::{Table, numbers, words};
+use crate::show::table::Table;
 use std::collections::BTreeMap;
 
 /// The difference of two states, in words.
@@ -112,20 +112,10 @@ impl<'a> Past<'a> {
     }
 
     fn ports(&self) -> Vec<String> {
-        let mut table = Table::new([
-            words("PORT"),
-            words("PATH"),
-            words("IPV4"),
-            words("IPV6"),
-            numbers("IN/S"),
-            numbers("IN BIT/S"),
-            numbers("OUT/S"),
-            numbers("OUT BIT/S"),
-            numbers("KERNEL/S"),
-            numbers("LOST"),
-            numbers("IF IN/S"),
-            numbers("IF OUT/S"),
-        ]);
+        let mut table = Table::headed(
+            "PORT | PATH | IPV4 | IPV6 | IN/S: | IN BIT/S: | OUT/S: | OUT BIT/S: | KERNEL/S: | LOST: | \
+             IF IN/S: | IF OUT/S:",
+        );
         for port in &self.now.ports {
             let rate = |value: fn(&PortStatus) -> u64| short(self.rate(port, value));
             let bits = |value: fn(&PortStatus) -> u64| short(8.0 * self.rate(port, value));
@@ -164,7 +154,7 @@ impl<'a> Past<'a> {
             return vec!["Nothing was left to the kernel.".to_string()];
         }
         reasons.sort_by(|(_, (a, _)), (_, (b, _))| b.cmp(a));
-        let mut table = Table::new([words("LEFT TO THE KERNEL"), numbers("FRAMES/S"), numbers("FRAMES")]);
+        let mut table = Table::headed("LEFT TO THE KERNEL | FRAMES/S: | FRAMES:");
         for (reason, (count, rate)) in reasons {
             table.row([reason.to_string(), short(rate), count.to_string()]);
         }

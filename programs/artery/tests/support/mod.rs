@@ -90,6 +90,18 @@ impl Folder {
         std::fs::write(self.0.path().join(name), text).unwrap();
         self.path(name)
     }
+    /// Writes a capture of packets that have this link type, and gives its path.
+    pub fn capture(&self, link_type: u32, packets: impl IntoIterator<Item = Vec<u8>>) -> String {
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        let mut bytes = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, link_type]);
+        for packet in packets {
+            let len = packet.len() as u32;
+            bytes.extend(words(&[0, 0, len, len]));
+            bytes.extend(packet);
+        }
+        std::fs::write(self.0.path().join("in.pcap"), bytes).unwrap();
+        self.path("in.pcap")
+    }
 }
 
 /// A router that runs until the test ends it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The answer to a question about a packet; its bytes are what goes on then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FilterExplanation {
-    /// What decides.
+    /// What decides: a state, rules, or that the filter passes all there.
     pub basis: FilterBasis,
     /// The rule of it: that of the state, or that which decides; None if there is none, or none any more.
     pub rule: Option<RuleId>,

@@ -38,7 +38,7 @@ pub struct ExportedState {
 /// Why a state is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportReason {
-    /// It goes on.
+    /// The state goes on; a report comes at each interval.
     Active,
     /// There were no packets for too long.
     Idle,
@@ -178,8 +178,7 @@ impl Exports {
     }
 }
 
-/// Source and destination of a packet of this direction with this key; without ports where a protocol has
-/// none.
+/// Source and destination of a packet of this direction with this key. Protocols without ports have 0.
 fn packet_ends(key: &Key, direction: Direction) -> [(IpAddr, u16); 2] {
     let (addresses, ports) = key.packet_ends(direction);
     let address = |bits: u128| match key.family {

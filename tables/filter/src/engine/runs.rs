@@ -40,9 +40,9 @@ impl Filter {
         direction: Direction,
         keep: impl FnOnce(PacketView),
     ) -> ParsedKey {
-        let mut glance = self.parse_key_and_view(bytes, direction, keep);
-        self.prefetch_likely(&mut glance);
-        glance
+        let mut key = self.parse_key_and_view(bytes, direction, keep);
+        self.prefetch_likely(&mut key);
+        key
     }
 
     /// Lets packets [pass through](Filter::pass_through) behind one that just did, as long as they are of its
@@ -51,11 +51,11 @@ impl Filter {
     pub fn pass_run<'p>(
         &mut self,
         packets: impl Iterator<Item = &'p [u8]>,
-        glance: &ParsedKey,
+        key: &ParsedKey,
         (from, to): (HookContext, HookContext),
     ) -> usize {
         let Some(RunCounts { records: [enters, leaves], packets, bytes }) =
-            self.update_run(packets, &glance.header, glance.place)
+            self.update_run(packets, &key.header, key.place)
         else {
             return 0;
         };
@@ -69,10 +69,10 @@ impl Filter {
     pub fn enter_run<'p>(
         &mut self,
         packets: impl Iterator<Item = &'p [u8]>,
-        glance: &ParsedKey,
+        key: &ParsedKey,
         (state, at): (StateId, HookContext),
     ) -> usize {
-        let run = || self.update_run(packets, &glance.header, state.number);
+        let run = || self.update_run(packets, &key.header, state.number);
         let Some(counted) = (at.direction == Direction::In).then(run).flatten() else { return 0 };
         self.tally_more(counted.records[0], at, counted.packets, counted.bytes);
         counted.packets.into()

@@ -83,31 +83,31 @@ impl Filter {
     /// Asks for the states that packets may have. Returns by how many packets these are to be [asked for
     /// again](Filter::prefetch_again) before they are looked at.
     #[inline(always)]
-    pub fn prefetch_states(&self, glances: &mut [ParsedKey]) -> usize {
+    pub fn prefetch_states(&self, keys: &mut [ParsedKey]) -> usize {
         if self.states.len() < NEAR {
-            glances.iter_mut().for_each(|glance| self.prefetch_likely(glance));
-            return glances.len();
+            keys.iter_mut().for_each(|key| self.prefetch_likely(key));
+            return keys.len();
         }
-        for n in 0..glances.len() {
-            if let Some(soon) = glances.get(n + AHEAD) {
+        for n in 0..keys.len() {
+            if let Some(soon) = keys.get(n + AHEAD) {
                 self.states.prefetch_bucket_again(soon.place);
             }
-            self.prefetch_likely(&mut glances[n]);
+            self.prefetch_likely(&mut keys[n]);
         }
         AHEAD
     }
 
     /// Asks again for the state that a packet may have, if there is one.
     #[inline(always)]
-    pub fn prefetch_again(&self, glance: Option<&ParsedKey>) {
-        if let Some(glance) = glance {
-            self.states.prefetch_first(glance.place);
+    pub fn prefetch_again(&self, key: Option<&ParsedKey>) {
+        if let Some(key) = key {
+            self.states.prefetch_first(key.place);
         }
     }
 
     #[inline(always)]
-    pub(super) fn prefetch_likely(&self, glance: &mut ParsedKey) {
-        glance.place = self.states.prefetch_candidate_first(glance.hash, glance.place);
+    pub(super) fn prefetch_likely(&self, key: &mut ParsedKey) {
+        key.place = self.states.prefetch_candidate_first(key.hash, key.place);
     }
 
     /// Lets a packet pass, if the fast path can, at an interface where [it is
@@ -116,23 +116,23 @@ impl Filter {
     pub fn pass_fast<'p>(
         &mut self,
         bytes: impl Fn() -> &'p [u8],
-        glance: &ParsedKey,
+        key: &ParsedKey,
         at: HookContext,
     ) -> Option<StateId> {
-        let ParsedKey { header: quick, place, .. } = glance;
+        let ParsedKey { header: quick, place, .. } = key;
         if at.direction == Direction::In
             && let Some([record, _]) = self.update_merged(&bytes, quick, *place)
         {
             self.count_packet(record, at, quick.length);
             return Some(StateId { number: *place });
         }
-        self.pass_unmerged(bytes(), glance, at)
+        self.pass_unmerged(bytes(), key, at)
     }
 
     /// The same by a state that is not merged, or is not the one that was prefetched.
     #[inline(never)]
-    fn pass_unmerged(&mut self, bytes: &[u8], glance: &ParsedKey, at: HookContext) -> Option<StateId> {
-        let ParsedKey { header: quick, place, .. } = glance;
+    fn pass_unmerged(&mut self, bytes: &[u8], key: &ParsedKey, at: HookContext) -> Option<StateId> {
+        let ParsedKey { header: quick, place, .. } = key;
         if quick.length == 0 {
             return None;
         }
@@ -193,13 +193,13 @@ impl Filter {
     pub fn pass_through<'p>(
         &mut self,
         bytes: impl Fn() -> &'p [u8],
-        glance: &ParsedKey,
+        key: &ParsedKey,
         (from, to): (HookContext, HookContext),
     ) -> ThroughVerdict {
-        let ParsedKey { header: quick, place, .. } = glance;
+        let ParsedKey { header: quick, place, .. } = key;
         match self.update_merged(&bytes, quick, *place) {
             Some(records) => self.tally_both(records, (from, to), quick.length),
-            None => self.pass_each(bytes(), glance, (from, to)),
+            None => self.pass_each(bytes(), key, (from, to)),
         }
     }
 
@@ -229,10 +229,10 @@ impl Filter {
     fn pass_each(
         &mut self,
         bytes: &[u8],
-        glance: &ParsedKey,
+        key: &ParsedKey,
         (from, to): (HookContext, HookContext),
     ) -> ThroughVerdict {
-        let ParsedKey { header: quick, place, hash } = glance;
+        let ParsedKey { header: quick, place, hash } = key;
         if quick.length == 0 {
             return ThroughVerdict::Unknown;
         }

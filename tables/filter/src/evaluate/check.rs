@@ -18,29 +18,22 @@ pub struct CompileError {
 }
 
 /// What is wrong with a rule that is well written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileErrorKind {
     /// The path of its anchor leads above the main rule set.
+    #[error("anchor name leads above the main ruleset")]
     AboveMain,
     /// There are more tables, or they hold more addresses, than may be.
+    #[error("{0}")]
     Limit(OverLimit),
     /// There are more tags than have numbers.
+    #[error("too many tags")]
     Tags,
 }
 
 impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.place.file, self.place.line, self.reason)
-    }
-}
-
-impl fmt::Display for CompileErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompileErrorKind::AboveMain => f.write_str("anchor name leads above the main ruleset"),
-            CompileErrorKind::Limit(over) => over.fmt(f),
-            CompileErrorKind::Tags => f.write_str("too many tags"),
-        }
     }
 }
 

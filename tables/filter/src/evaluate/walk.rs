@@ -112,6 +112,15 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// Forgets the packet before.
+    #[inline]
+    fn begin(&mut self) {
+        self.matched.clear();
+        self.logged.clear();
+        self.row.clear();
+        self.memo.reset_answers();
+    }
+
     /// For a worker and a rule set.
     pub fn new(compiled: &Compiled, worker: usize) -> Scratch {
         let program = &compiled.program;
@@ -172,10 +181,7 @@ pub(super) fn evaluate(
     scratch: &mut Scratch,
     counters: &Counters,
 ) -> RuleOutcome {
-    scratch.matched.clear();
-    scratch.logged.clear();
-    scratch.row.clear();
-    scratch.memo.reset_answers();
+    scratch.begin();
     let sets = match &program.index {
         Some(index) if !scratch.is_plain => index.current_sets(surroundings.turn),
         _ => None,

@@ -9,8 +9,6 @@ use crate::options::Timeout;
 use crate::rule::Scrub;
 use crate::track::{Peer, Scale, Stage};
 use artery_wire::IpProtocol;
-use std::error::Error;
-use std::fmt;
 use std::net::IpAddr;
 
 /// What a dump says of a state.
@@ -70,41 +68,30 @@ pub struct StateActions {
 }
 
 /// Why bytes are no dump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DumpError {
     /// They don't begin as a dump does.
+    #[error("not a file of states, as pfctl -S writes one")]
     Magic,
     /// They begin as one of another version does.
+    #[error(
+        "a file of states of version '{}', which is not known here; write it with this version of Artery",
+        .0.escape_ascii()
+    )]
     Version(u8),
     /// The record at this byte is cut short.
+    #[error("cut short at byte {0}; the file is not whole")]
     Short(usize),
     /// The record at this byte says what can't be.
+    #[error("the state at byte {0} makes no sense")]
     Wrong(usize),
     /// There is something behind the end, at this byte.
+    #[error("the states end at byte {0}, and there is more behind them")]
     Behind(usize),
     /// The contents are not what was written.
+    #[error("its checksum is wrong; the file is damaged")]
     Changed,
 }
-
-impl fmt::Display for DumpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DumpError::Magic => f.write_str("not a file of states, as pfctl -S writes one"),
-            DumpError::Version(version) => write!(
-                f,
-                "a file of states of version '{}', which is not known here; write it with this version of \
-                 Artery",
-                version.escape_ascii()
-            ),
-            DumpError::Short(at) => write!(f, "cut short at byte {at}; the file is not whole"),
-            DumpError::Wrong(at) => write!(f, "the state at byte {at} makes no sense"),
-            DumpError::Behind(at) => write!(f, "the states end at byte {at}, and there is more behind them"),
-            DumpError::Changed => f.write_str("its checksum is wrong; the file is damaged"),
-        }
-    }
-}
-
-impl Error for DumpError {}
 
 impl StateRecord {
     /// Adds it to a dump.

@@ -8,14 +8,28 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Why a table stays as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotChange {
     /// The table does not exist.
+    #[error("Table does not exist")]
     NoTable,
     /// The table is `const`.
+    #[error("Operation not permitted")]
     Constant,
-    /// There would be more entries, or more tables, than may be.
+    /// There would be more entries, or more tables, than may be: what pfctl says, and why.
+    #[error("Cannot allocate memory: {0}")]
     Limit(OverLimit),
+}
+
+/// What becomes of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EntryChange {
+    Add,
+    Delete,
+    /// All others are deleted.
+    Replace,
+    /// Their counters are reset.
+    Clear,
 }
 
 /// What there would be too many of.
@@ -52,17 +66,6 @@ impl fmt::Display for OverLimit {
 impl From<OverLimit> for CannotChange {
     fn from(over: OverLimit) -> CannotChange {
         CannotChange::Limit(over)
-    }
-}
-
-impl fmt::Display for CannotChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CannotChange::NoTable => f.write_str("Table does not exist"),
-            CannotChange::Constant => f.write_str("Operation not permitted"),
-            // What pfctl says, and why.
-            CannotChange::Limit(over) => write!(f, "Cannot allocate memory: {over}"),
-        }
     }
 }
 
@@ -136,58 +139,30 @@ impl Tables {
         now: Duration,
     ) -> Result<usize, CannotChange> {
         self.create_table(anchor, name, now)?;
-        let feedback = self.add_entries(anchor, name, entries, now, false)?;
+        let feedback = self.change_entries((anchor, name), EntryChange::Add, entries, now, false)?;
         self.renew_indexes();
         Ok(feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count())
     }
 
-    pub(super) fn add_entries(
+    /// Changes entries of a table, or says what that would do.
+    pub(super) fn change_entries(
         &mut self,
-        anchor: &str,
-        name: &str,
+        (anchor, name): (&str, &str),
+        change: EntryChange,
         entries: &[TableEntry],
         now: Duration,
         is_dummy: bool,
     ) -> Result<Feedbacks, CannotChange> {
         let (most, count) = (self.most_entries, self.count_entries());
         let record = self.record_mut(anchor, name)?;
-        let feedback =
-            judge_entries(record, entries, |there| if there { Feedback::Unchanged } else { Feedback::Added });
-        let added = feedback.iter().filter(|(_, feedback)| *feedback == Feedback::Added).count();
-        if added > 0 {
-            OverLimit { limit: Limit::TableEntries, most, wanted: count + added }.check_limit()?;
-        }
-        Ok(record.commit_feedback(feedback, now, is_dummy))
-    }
-
-    pub(super) fn delete_entries(
-        &mut self,
-        anchor: &str,
-        name: &str,
-        entries: &[TableEntry],
-        is_dummy: bool,
-    ) -> Result<Feedbacks, CannotChange> {
-        let record = self.record_mut(anchor, name)?;
-        let feedback =
-            judge_entries(
-                record,
-                entries,
-                |there| if there { Feedback::Deleted } else { Feedback::Unchanged },
-            );
-        Ok(record.commit_feedback(feedback, Duration::ZERO, is_dummy))
-    }
-
-    pub(super) fn replace_entries(
-        &mut self,
-        anchor: &str,
-        name: &str,
-        entries: &[TableEntry],
-        now: Duration,
-        is_dummy: bool,
-    ) -> Result<Feedbacks, CannotChange> {
-        let (most, count) = (self.most_entries, self.count_entries());
-        let record = self.record_mut(anchor, name)?;
-        let feedback = record.replacement_feedback(entries);
+        let judge =
+            |there, absent| judge_entries(record, entries, |is_there| if is_there { there } else { absent });
+        let feedback = match change {
+            EntryChange::Add => judge(Feedback::Unchanged, Feedback::Added),
+            EntryChange::Delete => judge(Feedback::Deleted, Feedback::Unchanged),
+            EntryChange::Clear => judge(Feedback::Cleared, Feedback::Unchanged),
+            EntryChange::Replace => record.replacement_feedback(entries),
+        };
         let all = |met: Feedback| feedback.iter().filter(|(_, feedback)| *feedback == met).count();
         let (added, deleted) = (all(Feedback::Added), all(Feedback::Deleted));
         if added > deleted {
@@ -223,25 +198,6 @@ impl Tables {
         };
         let met = |entry: &TableEntry| if is_old(entry) { Feedback::Deleted } else { Feedback::Unchanged };
         let feedback: Feedbacks = record.entries().map(|entry| (entry, met(&entry))).collect();
-        Ok(record.commit_feedback(feedback, now, is_dummy))
-    }
-
-    /// Resets the counters of entries.
-    pub(super) fn clear_entries(
-        &mut self,
-        anchor: &str,
-        name: &str,
-        entries: &[TableEntry],
-        now: Duration,
-        is_dummy: bool,
-    ) -> Result<Feedbacks, CannotChange> {
-        let record = self.record_mut(anchor, name)?;
-        let feedback =
-            judge_entries(
-                record,
-                entries,
-                |there| if there { Feedback::Cleared } else { Feedback::Unchanged },
-            );
         Ok(record.commit_feedback(feedback, now, is_dummy))
     }
 

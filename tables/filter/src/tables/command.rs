@@ -1,5 +1,5 @@
 //! `pfctl -t NAME -T COMMAND` as a function: from tables and a command to new tables and a text.
-use super::change::{CannotChange, Feedback, Feedbacks};
+use super::change::{CannotChange, EntryChange, Feedback, Feedbacks};
 use super::text::{entry_line, test_line};
 use super::{TableEntry, Tables};
 use std::time::Duration;
@@ -84,20 +84,23 @@ impl CommandRunner<'_> {
         now: Duration,
     ) -> Result<(), CannotChange> {
         let is_dummy = self.tone.is_dummy;
+        let change = |tables: &mut Tables, change, entries: &[TableEntry]| {
+            tables.change_entries((anchor, name), change, entries, now, is_dummy)
+        };
         match command {
             Command::Add(entries) => {
                 if self.ensure_table(tables, (anchor, name), now)? {
-                    let feedback = tables.add_entries(anchor, name, entries, now, is_dummy)?;
+                    let feedback = change(tables, EntryChange::Add, entries)?;
                     self.report_share(&feedback, Feedback::Added, entries.len(), "added");
                 }
             }
             Command::Delete(entries) => {
-                let feedback = tables.delete_entries(anchor, name, entries, is_dummy)?;
+                let feedback = change(tables, EntryChange::Delete, entries)?;
                 self.report_share(&feedback, Feedback::Deleted, entries.len(), "deleted");
             }
             Command::Replace(entries) => {
                 if self.ensure_table(tables, (anchor, name), now)? {
-                    let feedback = tables.replace_entries(anchor, name, entries, now, is_dummy)?;
+                    let feedback = change(tables, EntryChange::Replace, entries)?;
                     self.report_replaced(&feedback);
                 }
             }
@@ -111,7 +114,7 @@ impl CommandRunner<'_> {
                 self.append_message("1 table/stats cleared");
             }
             Command::Zero(entries) => {
-                let feedback = tables.clear_entries(anchor, name, entries, now, is_dummy)?;
+                let feedback = change(tables, EntryChange::Clear, entries)?;
                 self.report_share(&feedback, Feedback::Cleared, entries.len(), "cleared");
             }
             Command::Show => {

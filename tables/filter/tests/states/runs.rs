@@ -20,13 +20,13 @@ fn cross_at_once(world: &mut World, from: Interface, to: Interface, packets: &mu
     let (mut results, mut followers) = (Vec::new(), 0);
     world.filter.begin_batch(world.now);
     while let Some(bytes) = packets.get_mut(results.len()) {
-        let glance = world.filter.parse_keys(bytes, Direction::In);
+        let key = world.filter.parse_keys(bytes, Direction::In);
         let places = (HookContext::new(from, Direction::In), HookContext::new(to, Direction::Out));
-        let through = world.filter.pass_through(|| bytes, &glance, places);
+        let through = world.filter.pass_through(|| bytes, &key, places);
         results.push(world.go_on(through, from, to, bytes));
         if through == ThroughVerdict::Passed {
             let behind = packets[results.len()..].iter().map(Vec::as_slice);
-            let passed = world.filter.pass_run(behind, &glance, places);
+            let passed = world.filter.pass_run(behind, &key, places);
             results.extend(vec![None; passed]);
             followers += passed;
         }
@@ -42,10 +42,10 @@ fn cross_at_each(world: &mut World, from: Interface, to: Interface, packets: &mu
     let (mut came, mut followers) = (Vec::new(), 0);
     world.filter.begin_batch(world.now);
     while let Some(bytes) = packets.get(came.len()) {
-        let glance = world.filter.parse_keys(bytes, Direction::In);
-        let Some(state) = world.filter.pass_fast(|| bytes, &glance, enters) else { break };
+        let key = world.filter.parse_keys(bytes, Direction::In);
+        let Some(state) = world.filter.pass_fast(|| bytes, &key, enters) else { break };
         let behind = packets[came.len() + 1..].iter().map(Vec::as_slice);
-        let passed = world.filter.enter_run(behind, &glance, (state, enters));
+        let passed = world.filter.enter_run(behind, &key, (state, enters));
         came.extend(vec![state; 1 + passed]);
         followers += passed;
     }

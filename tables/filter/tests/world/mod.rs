@@ -196,10 +196,10 @@ impl World {
     ) -> Option<FilterDropReason> {
         self.filter.begin_batch(self.now);
         let enters = HookContext::new(from, Direction::In);
-        let mut glance = self.filter.parse_key(bytes, Direction::In);
-        self.filter.prefetch_states(std::slice::from_mut(&mut glance));
+        let mut key = self.filter.parse_key(bytes, Direction::In);
+        self.filter.prefetch_states(std::slice::from_mut(&mut key));
         let through =
-            self.filter.pass_through(|| bytes, &glance, (enters, HookContext::new(to, Direction::Out)));
+            self.filter.pass_through(|| bytes, &key, (enters, HookContext::new(to, Direction::Out)));
         self.filter.end_batch();
         self.go_on(through, from, to, bytes)
     }
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// The same at each of them at a glance, as far as that is possible.
+    /// The same at each of them at once, as far as that is possible.
     pub(crate) fn cross_at_a_glance(
         &mut self,
         from: Interface,
@@ -244,9 +244,9 @@ impl World {
             let passed = match came {
                 Some(came) => self.filter.pass_linked(bytes, came, at),
                 None => {
-                    let mut glance = self.filter.parse_key(bytes, at.direction);
-                    self.filter.prefetch_states(std::slice::from_mut(&mut glance));
-                    self.filter.pass_fast(|| bytes, &glance, at)
+                    let mut key = self.filter.parse_key(bytes, at.direction);
+                    self.filter.prefetch_states(std::slice::from_mut(&mut key));
+                    self.filter.pass_fast(|| bytes, &key, at)
                 }
             };
             self.filter.end_batch();

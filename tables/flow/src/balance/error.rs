@@ -1,19 +1,25 @@
 //! Why a change of members was refused: the subject, the problem, and what to do.
 use super::{MOST_MEMBERS, Member, Method};
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Why a change of members was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BalanceError {
     /// No member can be called so.
+    #[error(
+        "member {0:?}: not a name; take 1 to {most} letters, digits, '.', '-' and '_'",
+        most = Member::LONGEST_NAME
+    )]
     Name(String),
     /// There is a member of this name.
+    #[error("member {0}: File exists, there is one of this name; remove it, or take another name")]
     Exists(String),
     /// No member has this name.
+    #[error("member {0}: no such member; a list of them tells their names")]
     NoSuchMember(String),
     /// No single host can have the address.
+    #[error("member {name}: {address} is not the address of one host; take the server's own")]
     NoHost {
         /// Name of the member that was refused.
         name: String,
@@ -21,8 +27,10 @@ pub enum BalanceError {
         address: IpAddr,
     },
     /// There are as many members as there can be.
+    #[error("{0} members: there can be {MOST_MEMBERS}; leave the others out")]
     TooMany(usize),
     /// More members than slots of the table.
+    #[error("{members} members on {slots} slots: each needs one, 100 are good; take more slots")]
     TooFewSlots {
         /// Number of members that the change would give.
         members: usize,
@@ -30,46 +38,12 @@ pub enum BalanceError {
         slots: u32,
     },
     /// More buckets than there can be, or none.
+    #[error(
+        "{0} buckets: there can be 1 to {most}; 64 for each member are good",
+        most = Method::MOST_BUCKETS
+    )]
     Buckets(u32),
     /// A gap that is longer than any.
+    #[error("gap {0:?}: it can be up to {most:?}; 500us are usual", most = Method::LONGEST_GAP)]
     Gap(Duration),
 }
-
-impl fmt::Display for BalanceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use BalanceError::*;
-        match self {
-            Name(name) => write!(
-                f,
-                "member {name:?}: not a name; take 1 to {} letters, digits, '.', '-' and '_'",
-                Member::LONGEST_NAME
-            ),
-            Exists(name) => {
-                write!(
-                    f,
-                    "member {name}: File exists, there is one of this name; remove it, or take another name"
-                )
-            }
-            NoSuchMember(name) => {
-                write!(f, "member {name}: no such member; a list of them tells their names")
-            }
-            NoHost { name, address } => {
-                write!(f, "member {name}: {address} is not the address of one host; take the server's own")
-            }
-            TooMany(count) => write!(f, "{count} members: there can be {MOST_MEMBERS}; leave the others out"),
-            TooFewSlots { members, slots } => {
-                write!(f, "{members} members on {slots} slots: each needs one, 100 are good; take more slots")
-            }
-            Buckets(count) => write!(
-                f,
-                "{count} buckets: there can be 1 to {}; 64 for each member are good",
-                Method::MOST_BUCKETS
-            ),
-            Gap(gap) => {
-                write!(f, "gap {gap:?}: it can be up to {:?}; 500us are usual", Method::LONGEST_GAP)
-            }
-        }
-    }
-}
-
-impl std::error::Error for BalanceError {}

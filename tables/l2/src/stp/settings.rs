@@ -1,7 +1,6 @@
 //! What can be set of a bridge and of its ports, and between which bounds (802.1D-2004, 17.14).
 
 use artery_wire::BpduTime;
-use std::error::Error;
 use std::fmt;
 
 /// Which protocol a bridge begins with; it answers each neighbor in its own.
@@ -196,50 +195,39 @@ impl Times {
 }
 
 /// Why a bridge refuses a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum StpError {
     /// The priority isn't one of 0, 4096, … 61440.
+    #[error("priority {0} is not 0 to 61440 in steps of 4096")]
     Priority(u16),
     /// The hello time isn't 1 or 2 s.
+    #[error("hello time {0} is not 1 or 2 seconds")]
     HelloTime(u8),
     /// The forward delay isn't between 4 and 30 s.
+    #[error("forward delay {0} is not 4 to 30 seconds")]
     ForwardDelay(u8),
     /// The maximum age isn't between 6 and 40 s.
+    #[error("maximum age {0} is not 6 to 40 seconds")]
     MaxAge(u8),
     /// The hold count isn't between 1 and 10.
+    #[error("hold count {0} is not 1 to 10")]
     HoldCount(u8),
     /// The port's priority isn't one of 0, 16, … 240.
+    #[error("port priority {0} is not 0 to 240 in steps of 16")]
     PortPriority(u8),
     /// The cost isn't one that the protocol can say.
+    #[error("cost {0} is not 1 to {MOST_COST_RSTP} (stp: {MOST_COST_STP})")]
     Cost(u32),
     /// The port's number isn't between 1 and 4095.
+    #[error("port number {0} is not 1 to 4095")]
     PortNumber(u16),
     /// There is such a port already.
+    #[error("there is a port {0} already")]
     PortExists(u16),
     /// There is no such port.
+    #[error("no port named {0}")]
     NoSuchPort(u16),
 }
-
-impl fmt::Display for StpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StpError::Priority(it) => write!(f, "priority {it} is not 0 to 61440 in steps of 4096"),
-            StpError::HelloTime(it) => write!(f, "hello time {it} is not 1 or 2 seconds"),
-            StpError::ForwardDelay(it) => write!(f, "forward delay {it} is not 4 to 30 seconds"),
-            StpError::MaxAge(it) => write!(f, "maximum age {it} is not 6 to 40 seconds"),
-            StpError::HoldCount(it) => write!(f, "hold count {it} is not 1 to 10"),
-            StpError::PortPriority(it) => write!(f, "port priority {it} is not 0 to 240 in steps of 16"),
-            StpError::Cost(it) => {
-                write!(f, "cost {it} is not 1 to {MOST_COST_RSTP} (stp: {MOST_COST_STP})")
-            }
-            StpError::PortNumber(it) => write!(f, "port number {it} is not 1 to 4095"),
-            StpError::PortExists(it) => write!(f, "there is a port {it} already"),
-            StpError::NoSuchPort(it) => write!(f, "no port named {it}"),
-        }
-    }
-}
-
-impl Error for StpError {}
 
 #[cfg(test)]
 mod tests {

@@ -69,14 +69,11 @@ fn what_is_decided_quickly_is_what_is_decided() {
             if !view.is_fast_path(port) {
                 continue;
             }
-            let mut ways = BatchLookup::default();
-            ways.lookup_batch((view, table), port, super::seconds(now), [&bytes[..]].into_iter());
-            let way = ways.targets_mut()[0];
-            assert_eq!(way & NOT_IP == 0, kind == EtherType::IPV4 && !is_tagged);
-            if way & EXCEPTION != 0 {
-                continue;
-            }
-            let to = way & (EXCEPTION - 1);
+            let mut found = BatchLookup::default();
+            found.lookup_batch((view, table), port, super::seconds(now), [&bytes[..]].into_iter());
+            let target = found.targets_mut()[0];
+            assert_eq!(target.is_ip(), kind == EtherType::IPV4 && !is_tagged);
+            let Some(to) = target.port() else { continue };
             quickly += 1;
             let views = (view, lab.switch.groups(&turn));
             let decision = trace_frame(views, port, &FrameView::new(&bytes).unwrap(), find);

@@ -73,13 +73,16 @@ pub enum Resolution {
 }
 
 /// Which bound keeps a neighbor out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
     /// Too many unknown neighbors were solicited in a short time.
+    #[error("too many unknown neighbors were asked for in a short time")]
     Rate,
     /// The table is full of neighbors that are in use.
+    #[error("the neighbor table is full")]
     Entries,
     /// All tables of the router together are full.
+    #[error("all neighbor tables together are full")]
     Total,
 }
 
@@ -93,18 +96,6 @@ impl Limit {
         }
     }
 }
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Limit::Rate => "too many unknown neighbors were asked for in a short time",
-            Limit::Entries => "the neighbor table is full",
-            Limit::Total => "all neighbor tables together are full",
-        })
-    }
-}
-
-impl std::error::Error for Limit {}
 
 /// How long a link address that was set by hand lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

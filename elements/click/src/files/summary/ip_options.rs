@@ -1,18 +1,14 @@
 //! IP options as a summary has them: `rr{10.0.0.1}+5`,
 //! `ssrr{1.0.0.1^1.0.0.3}`, `ts.ip{1.0.0.1=5}+2++1`, `98=0:5`.
-use super::tcp_options::{format_unknown, read_unknown};
+use super::options::{self, EOL, NOP, format_unknown, read_unknown};
 use super::{long, number};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-const EOL: u8 = 0;
-const NOP: u8 = 1;
 const RECORD_ROUTE: u8 = 7;
 const TIMESTAMP: u8 = 68;
 const LOOSE_ROUTE: u8 = 131;
 const STRICT_ROUTE: u8 = 137;
-/// The most bytes of options in a header.
-const MOST: usize = 40;
 const ROUTES: &[(&str, u8)] = &[("rr", RECORD_ROUTE), ("lsrr", LOOSE_ROUTE), ("ssrr", STRICT_ROUTE)];
 
 /// Flags of a timestamp option: times alone, with addresses, at addresses that the sender chose (RFC 791).
@@ -24,24 +20,10 @@ const NONSTANDARD: u32 = 0x8000_0000;
 
 /// The options, `.` when there are none, `?` when one of them is malformed. Padding is not printed.
 pub(super) fn format_options(options: &[u8]) -> String {
-    let mut parts = Vec::new();
-    let mut rest = options;
-    while let Some(&kind) = rest.first() {
-        if kind == EOL {
-            break;
-        }
-        if kind == NOP {
-            rest = &rest[1..];
-            continue;
-        }
-        let Some(option) = rest.get(1).and_then(|len| rest.get(..usize::from(*len))) else {
-            return "?".into();
-        };
-        let Some(part) = format_option(kind, option) else { return "?".into() };
-        parts.push(part);
-        rest = &rest[option.len()..];
-    }
-    if parts.is_empty() { ".".into() } else { parts.join(";") }
+    options::format_all(options, |kind, option, parts| {
+        parts.push(format_option(kind, option)?);
+        Some(())
+    })
 }
 
 /// Formats an option; None when it is malformed.
@@ -115,24 +97,7 @@ fn format_timestamps(option: &[u8]) -> String {
 
 /// The bytes of options that are written so; none for `.`, and an error for what can't be read.
 pub(super) fn parse_options(text: &str) -> Result<Vec<u8>, ()> {
-    let mut bytes = Vec::new();
-    if text.is_empty() || text == "." {
-        return Ok(bytes);
-    }
-    let mut rest = text;
-    loop {
-        rest = read_one(rest, &mut bytes).ok_or(())?;
-        match rest.as_bytes().first() {
-            None => break,
-            Some(b',' | b';') => rest = &rest[1..],
-            Some(_) => return Err(()),
-        }
-    }
-    // Padding in front was for alignment.
-    while bytes.len() > MOST && bytes[0] == NOP {
-        bytes.remove(0);
-    }
-    if bytes.len() > MOST { Err(()) } else { Ok(bytes) }
+    options::parse_all(text, read_one)
 }
 
 /// Parses the option at the start of `text` and appends it; returns the rest.

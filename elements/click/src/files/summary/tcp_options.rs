@@ -1,16 +1,12 @@
 //! TCP options as a summary has them: `mss1400;wscale10;sackok;sack95-98;ts66:38;98=0:5`.
+use super::options::{self, EOL, NOP, format_unknown, read_unknown};
 use super::{long, number, word};
-use std::fmt::Write as _;
 
-const EOL: u8 = 0;
-const NOP: u8 = 1;
 const MSS: u8 = 2;
 const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMP: u8 = 8;
-/// The most bytes of options in a header.
-const MOST: usize = 40;
 
 /// Which options a field is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,29 +28,11 @@ impl OptionSet {
 
 /// The options, `.` when there are none, `?` when one of them is malformed. Padding is not printed.
 pub(super) fn format_options(options: &[u8], which: OptionSet) -> String {
-    let mut parts = Vec::new();
-    let mut rest = options;
-    while let Some(&kind) = rest.first() {
-        if kind == EOL {
-            break;
-        }
-        if kind == NOP {
-            rest = &rest[1..];
-            continue;
-        }
-        let Some(option) = rest.get(1).and_then(|len| rest.get(..usize::from(*len))) else {
-            return "?".into();
-        };
-        if !format_option(kind, option, which, &mut parts) {
-            return "?".into();
-        }
-        rest = &rest[option.len()..];
-    }
-    if parts.is_empty() { ".".into() } else { parts.join(";") }
+    options::format_all(options, |kind, option, parts| format_option(kind, option, which, parts))
 }
 
-/// Formats an option; false when it is malformed.
-fn format_option(kind: u8, option: &[u8], which: OptionSet, parts: &mut Vec<String>) -> bool {
+/// Formats an option; `None` when it is malformed.
+fn format_option(kind: u8, option: &[u8], which: OptionSet, parts: &mut Vec<String>) -> Option<()> {
     let is_sound = match kind {
         MSS => option.len() == 4,
         WINDOW_SCALE => option.len() == 3,
@@ -63,11 +41,8 @@ fn format_option(kind: u8, option: &[u8], which: OptionSet, parts: &mut Vec<Stri
         TIMESTAMP => option.len() == 10,
         _ => option.len() >= 2,
     };
-    if !is_sound {
-        return false;
-    }
-    if !which.includes(kind) {
-        return true;
+    if !is_sound || !which.includes(kind) {
+        return is_sound.then_some(());
     }
     match kind {
         MSS => parts.push(format!("mss{}", word(option, 2))),
@@ -81,39 +56,12 @@ fn format_option(kind: u8, option: &[u8], which: OptionSet, parts: &mut Vec<Stri
         TIMESTAMP => parts.push(format!("ts{}:{}", long(option, 2), long(option, 6))),
         _ => parts.push(format_unknown(option)),
     }
-    true
-}
-
-/// An option as its numbers.
-pub(super) fn format_unknown(option: &[u8]) -> String {
-    let mut text = option[0].to_string();
-    for (i, byte) in option[2..].iter().enumerate() {
-        // Writing to a string can't fail.
-        let _ = write!(text, "{}{byte}", if i == 0 { '=' } else { ':' });
-    }
-    text
+    Some(())
 }
 
 /// The bytes of options that are written so; none for `.`, and an error for what can't be read.
 pub(super) fn parse_options(text: &str, which: OptionSet) -> Result<Vec<u8>, ()> {
-    let mut bytes = Vec::new();
-    if text.is_empty() || text == "." {
-        return Ok(bytes);
-    }
-    let mut rest = text;
-    loop {
-        rest = read_one(rest, which, &mut bytes).ok_or(())?;
-        match rest.as_bytes().first() {
-            None => break,
-            Some(b',' | b';') => rest = &rest[1..],
-            Some(_) => return Err(()),
-        }
-    }
-    // Padding in front was for alignment.
-    while bytes.len() > MOST && bytes[0] == NOP {
-        bytes.remove(0);
-    }
-    if bytes.len() > MOST { Err(()) } else { Ok(bytes) }
+    options::parse_all(text, |text, bytes| read_one(text, which, bytes))
 }
 
 /// Parses the option at the start of `text` and appends it; returns the rest.
@@ -138,15 +86,7 @@ fn read_one<'a>(text: &'a str, which: OptionSet, bytes: &mut Vec<u8>) -> Option<
         return read_sack(rest, bytes);
     }
     if let Some(rest) = after("ts", TIMESTAMP) {
-        let (value, rest) = number(rest)?;
-        let (echo, rest) = number(rest.strip_prefix(':')?)?;
-        if bytes.is_empty() {
-            bytes.extend([NOP, NOP]);
-        }
-        bytes.extend([TIMESTAMP, 10]);
-        bytes.extend(value.to_be_bytes());
-        bytes.extend(echo.to_be_bytes());
-        return Some(rest);
+        return read_timestamps(rest, bytes);
     }
     if text.starts_with(|c: char| c.is_ascii_digit()) && which != OptionSet::Sack {
         return read_unknown(text, bytes);
@@ -158,6 +98,19 @@ fn read_one<'a>(text: &'a str, which: OptionSet, bytes: &mut Vec<u8>) -> Option<
         }
     }
     None
+}
+
+/// The time and the echoed one, with a colon between.
+fn read_timestamps<'a>(rest: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
+    let (value, rest) = number(rest)?;
+    let (echo, rest) = number(rest.strip_prefix(':')?)?;
+    if bytes.is_empty() {
+        bytes.extend([NOP, NOP]);
+    }
+    bytes.extend([TIMESTAMP, 10]);
+    bytes.extend(value.to_be_bytes());
+    bytes.extend(echo.to_be_bytes());
+    Some(rest)
 }
 
 /// Blocks separated by commas become one option.
@@ -178,25 +131,6 @@ fn read_sack<'a>(mut rest: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
             }
         }
     }
-}
-
-/// Reads an option that is written as its numbers.
-pub(super) fn read_unknown<'a>(text: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
-    let (kind, mut rest) = number(text)?;
-    let start = bytes.len();
-    bytes.push(u8::try_from(kind).ok()?);
-    let mut separator = '=';
-    while let Some((value, after)) = rest.strip_prefix(separator).and_then(number) {
-        if separator == '=' {
-            bytes.push(0);
-        }
-        bytes.push(u8::try_from(value).ok()?);
-        (separator, rest) = (':', after);
-    }
-    if separator == ':' {
-        bytes[start + 1] = u8::try_from(bytes.len() - start).ok()?;
-    }
-    Some(rest)
 }
 
 #[cfg(test)]

@@ -129,15 +129,17 @@ impl Script {
                 }
             }
             Instruction::Finish(ending) => return self.finish_script(ending, cause, cx),
-            Instruction::Error { text, unquote } => {
-                let message = self.expand_text(&text, unquote, cx);
-                if !message.is_empty() {
-                    self.report_error(message, cx);
-                }
-                return StepResult::Finish;
-            }
+            Instruction::Error { text, unquote } => return self.fail_with(&text, unquote, cx),
         }
         StepResult::Next
+    }
+
+    fn fail_with(&mut self, text: &str, unquote: bool, cx: &mut Context<'_>) -> StepResult {
+        let message = self.expand_text(text, unquote, cx);
+        if !message.is_empty() {
+            self.report_error(message, cx);
+        }
+        StepResult::Finish
     }
 
     fn wait_steps(&mut self, at: usize, count: u32, done: u32, left: &mut i64) -> StepResult {

@@ -30,9 +30,9 @@ fn mistakes(text: &str) -> Vec<String> {
 fn keys_are_options() {
     let options = parsed(WHOLE).options;
     assert_eq!(options.port, ["eth1=10.0.1.1/24,fd00:1::1/64,mtu=1400", "eth2=10.0.2.1/24"]);
-    assert_eq!((options.workers, options.nat, options.no_host), (2, true, false));
+    assert_eq!((options.running.workers, options.nat, options.no_host), (2, true, false));
     assert_eq!(options.fpm, Some("127.0.0.1:2620".parse().unwrap()));
-    assert_eq!(options.awake, Some(std::time::Duration::from_millis(500)));
+    assert_eq!(options.running.awake, Some(std::time::Duration::from_millis(500)));
     assert_eq!(options.neighbor.len(), 1);
 }
 

@@ -332,22 +332,23 @@ struct Course {
     answers: Vec<Vec<Group>>,
 }
 
+/// The prefixes of a course.
+const PREFIXES: [&str; 8] = [
+    "0.0.0.0/0",
+    "10.0.0.0/8",
+    "10.0.0.0/16",
+    "10.0.0.0/19",
+    "10.0.0.0/24",
+    "10.0.0.0/25",
+    "10.0.0.7/32",
+    "10.0.31.0/24",
+];
+
 impl Course {
     /// Goes round: the last model equals the first, so that the course can be repeated.
     fn new(groups: &[Group]) -> Course {
         let mut random = Random(9);
-        let prefixes: Vec<Prefix<u32>> = [
-            "0.0.0.0/0",
-            "10.0.0.0/8",
-            "10.0.0.0/16",
-            "10.0.0.0/19",
-            "10.0.0.0/24",
-            "10.0.0.0/25",
-            "10.0.0.7/32",
-            "10.0.31.0/24",
-        ]
-        .map(|text| text.parse().unwrap())
-        .to_vec();
+        let prefixes: Vec<Prefix<u32>> = PREFIXES.map(|text| text.parse().unwrap()).to_vec();
         let addresses: Vec<u32> =
             [0, 6, 7, 8, 127, 128, 255, 256, 0x1eff, 0x1f00, 0x1fff, 0x2000, 0xffff, 0x1_0000]
                 .iter()

@@ -8,18 +8,18 @@ use std::sync::{Mutex, PoisonError};
 /// Lines that may wait for an element; older ones are lost.
 const MOST_LINES: usize = 16;
 
-pub(super) struct LogLines {
+pub(crate) struct LogLines {
     lines: Mutex<VecDeque<String>>,
     news: OwnedFd,
 }
 
 impl LogLines {
-    pub(super) fn new() -> io::Result<LogLines> {
+    pub(crate) fn new() -> io::Result<LogLines> {
         let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(LogLines { lines: Mutex::default(), news })
     }
 
-    pub(super) fn push_line(&self, line: String) {
+    pub(crate) fn push_line(&self, line: String) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.push_back(line);
         if lines.len() > MOST_LINES {
@@ -31,12 +31,12 @@ impl LogLines {
     }
 
     /// Readable when there are lines.
-    pub(super) fn lines_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn lines_fd(&self) -> BorrowedFd<'_> {
         self.news.as_fd()
     }
 
     /// The lines since the last call.
-    pub(super) fn drain_lines(&self) -> Vec<String> {
+    pub(crate) fn drain_lines(&self) -> Vec<String> {
         let _ = rustix::io::read(&self.news, &mut [0; 8]);
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
