@@ -4,7 +4,7 @@ use artery_l3::PortId;
 use artery_l3::next_hop::Selection;
 use artery_l3::router::{self, OwnEngines, PortSpec, RouteSpec, RouterError, Settings, Tables, Target};
 use artery_lpm::load::AnyPrefix;
-use artery_lpm::{Prefix, TableError};
+use artery_lpm::{Policy, Prefix, TableError};
 use artery_rcu::Domain;
 use artery_wire::EtherAddr;
 use std::collections::HashSet;
@@ -44,8 +44,14 @@ pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
     }
 }
 
+/// Tables that forward nothing, for which no FIB is compiled.
 fn empty_tables() -> Result<Tables, TableError> {
-    let settings = Settings { most_neighbors: NEIGHBORS, ..Settings::default() };
+    let settings = Settings {
+        policy_v4: Policy::Art(None),
+        policy_v6: Policy::Art(None),
+        most_neighbors: NEIGHBORS,
+        ..Settings::default()
+    };
     Tables::new(&Domain::new(), settings, |places, seed| Box::new(OwnEngines::new(places, seed)))
 }
 
