@@ -45,7 +45,7 @@ pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
     }
 }
 
-/// Tables that forward nothing: they have no FIB, and ordinary pages, since a huge one takes a while to clear.
+/// Tables that forward nothing: they have no FIB, and ordinary pages, as huge ones take a while to clear.
 fn empty_tables() -> Result<Tables, TableError> {
     let settings = Settings {
         policy_v4: Policy::Art(None),
