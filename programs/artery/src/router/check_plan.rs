@@ -4,11 +4,12 @@ use artery_l3::PortId;
 use artery_l3::next_hop::Selection;
 use artery_l3::router::{self, OwnEngines, PortSpec, RouteSpec, RouterError, Settings, Tables, Target};
 use artery_lpm::load::AnyPrefix;
-use artery_lpm::{Prefix, TableError};
+use artery_lpm::{Pages, Policy, Prefix, TableError};
 use artery_rcu::Domain;
 use artery_wire::EtherAddr;
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Neighbors that a table has room for while a plan is checked: its gateways.
@@ -44,8 +45,15 @@ pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
     }
 }
 
+/// Tables that forward nothing: they have no FIB, and ordinary pages, as huge ones take a while to clear.
 fn empty_tables() -> Result<Tables, TableError> {
-    let settings = Settings { most_neighbors: NEIGHBORS, ..Settings::default() };
+    let settings = Settings {
+        policy_v4: Policy::Art(None),
+        policy_v6: Policy::Art(None),
+        storage: Arc::new(Pages),
+        most_neighbors: NEIGHBORS,
+        ..Settings::default()
+    };
     Tables::new(&Domain::new(), settings, |places, seed| Box::new(OwnEngines::new(places, seed)))
 }
 

@@ -54,6 +54,8 @@ enum Kind {
 struct Key {
     name: String,
     kind: Kind,
+    /// What clap calls the option.
+    id: clap::Id,
 }
 
 /// The options, as clap knows them.
@@ -72,7 +74,7 @@ fn keys(command: &Command) -> Vec<Key> {
             _ if arg.get_num_args().is_some_and(|count| count.min_values() == 0) => Kind::OneOrTrue,
             _ => Kind::One,
         };
-        Some(Key { name, kind })
+        Some(Key { name, kind, id: arg.get_id().clone() })
     };
     command.get_arguments().filter_map(key).collect()
 }
@@ -122,23 +124,26 @@ impl Candidate {
 impl Configuration {
     /// What the options of a command line say.
     pub(super) fn of_matches(matches: &ArgMatches) -> Configuration {
+        Configuration::of_keys(keys(&command()), matches)
+    }
+
+    fn of_keys(keys: Vec<Key>, matches: &ArgMatches) -> Configuration {
         let said = |key: Key| {
-            let id =
-                command().get_arguments().find(|arg| arg.get_long() == Some(&key.name))?.get_id().clone();
-            let is_said = matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine);
+            let id = key.id.as_str();
+            let is_said = matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
             if !is_said {
                 return None;
             }
             let values = match key.kind {
                 Kind::Flag => Vec::new(),
                 _ => {
-                    let raw = matches.get_raw(id.as_str()).into_iter().flatten();
+                    let raw = matches.get_raw(id).into_iter().flatten();
                     raw.map(|value| value.to_string_lossy().into_owned()).collect()
                 }
             };
             Some(Setting { key: key.name, kind: key.kind, values })
         };
-        Configuration(keys(&command()).into_iter().filter_map(said).collect())
+        Configuration(keys.into_iter().filter_map(said).collect())
     }
 
     /// The keys that are set.
@@ -421,11 +426,12 @@ fn options(
     let bare =
         settings.0.iter().filter(|setting| setting.kind == Kind::OneOrTrue && setting.values.is_empty());
     arguments.extend(bare.map(|setting| format!("--{}", setting.key).into()));
+    let mut command = command();
     loop {
-        let error = match command().try_get_matches_from(&arguments) {
+        let error = match command.try_get_matches_from_mut(&arguments) {
             Ok(matches) => {
                 let options = RouterOptions::from_arg_matches(&matches).ok()?;
-                return Some((Configuration::of_matches(&matches), options));
+                return Some((Configuration::of_keys(keys(&command), &matches), options));
             }
             Err(error) => error,
         };

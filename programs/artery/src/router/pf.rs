@@ -46,6 +46,9 @@ pub(crate) fn too_many_workers(workers: u16) -> Option<String> {
 /// Checks the rules for this router, as `artery up` checks those of a folder. Rules that are refused are
 /// added to `mistakes`. The filter itself warns of the others when it loads them.
 pub(super) fn judge_rules(options: &RouterOptions, plan: &mut Plan, mistakes: &mut Vec<String>) {
+    if plan.filter.is_none() {
+        return;
+    }
     let interfaces = rule_interfaces(plan);
     let Some(filter) = &mut plan.filter else { return };
     let text = match artery_device::files::read(&filter.rules) {

@@ -15,6 +15,7 @@ use crate::address::{Address, Prefix};
 use crate::runs::{Group, Runs};
 use crate::simd::v4::{Addresses, BATCH};
 use lists::Run;
+use std::ops::RangeInclusive;
 
 /// How an IPv4 FIB is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,19 @@ fn by_block(
     runs: &mut Vec<Run>,
     mut each: impl FnMut(u32, &[Run]),
 ) {
+    by_blocks(source, within, bits, runs, |blocks, runs| blocks.for_each(|block| each(block, runs)));
+}
+
+/// The same, with one call for all blocks in a row that one run covers.
+fn by_blocks(
+    source: &impl Runs<u32>,
+    within: Prefix<u32>,
+    bits: u32,
+    runs: &mut Vec<Run>,
+    mut each: impl FnMut(RangeInclusive<u32>, &[Run]),
+) {
     let last_of_block = (1u32 << bits) - 1;
+    let ends_block = |at: u32| at & last_of_block == last_of_block;
     runs.clear();
     source.for_each_run(within, |first, last, group| {
         let mut at = first;
@@ -52,9 +65,13 @@ fn by_block(
             if runs.last().is_none_or(|run| run.group != group) {
                 runs.push(Run { start: at & last_of_block, group });
             }
-            let end = (at | last_of_block).min(last);
-            if end & last_of_block == last_of_block || end == within.last() {
-                each(at >> bits, runs);
+            let end = match at | last_of_block {
+                end if at & last_of_block != 0 || end >= last => end.min(last),
+                _ if ends_block(last) => last,
+                _ => (last & !last_of_block) - 1,
+            };
+            if ends_block(end) || end == within.last() {
+                each(at >> bits..=end >> bits, runs);
                 runs.clear();
             }
             match end.next() {

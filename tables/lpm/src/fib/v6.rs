@@ -30,7 +30,7 @@ use self::word::{MAX_GROUP, MAX_WORDS, Word};
 use super::default::{self, DefaultRoute};
 use super::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 use crate::address::Prefix;
-use crate::runs::{Group, Runs};
+use crate::runs::{Group, NO_GROUP, Runs};
 use crate::simd;
 use artery_rcu::{Domain, Turn};
 use artery_storage::{Simd, Storage, Words};
@@ -152,7 +152,11 @@ impl Fib6 {
 }
 
 impl Writer {
+    /// Fills the root of new words, which are zero: of no group.
     fn fill_root(&mut self, runs: &[Run]) -> Result<(), NeedsRebuild> {
+        if let [Run { group: NO_GROUP, .. }] = runs {
+            return Ok(());
+        }
         let all = Slot { prefix: Prefix::ALL, runs, level: 0 };
         for i in 0..1 << ROOT_BITS {
             let word = self.build_nodes(all.narrow_to(Prefix::ALL.child(i, ROOT_BITS)))?;

@@ -16,7 +16,7 @@
 //! A change writes new leaves aside and publishes them by one store of the /19's word; the old leaves are
 //! reused after a grace period. When runs begin where they did, the leaves are changed in place.
 use super::lists::{self, LISTED, ListWriter, Lists, Run};
-use super::{Fib4Options, by_block, cut_short, in_batches, turn_of_another_domain};
+use super::{Fib4Options, by_blocks, cut_short, in_batches, turn_of_another_domain};
 use crate::address::Prefix;
 use crate::fib::blocks::Blocks;
 use crate::fib::default::{self, DefaultAtHand, DefaultRoute};
@@ -25,6 +25,7 @@ use crate::runs::{Group, Holes, NO_GROUP, Runs};
 use crate::simd::v4::{ROOTS, Small, count_runs};
 use artery_rcu::{Domain, Turn};
 use artery_storage::{Simd, Storage, Words};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::*, fence};
 
@@ -150,13 +151,29 @@ impl Fib4Small {
     fn change_blocks(&mut self, source: &impl Runs<u32>, within: Prefix<u32>) -> Result<(), NeedsRebuild> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut result = Ok(());
-        by_block(source, within, BLOCK_BITS, &mut scratch, |block, runs| {
+        by_blocks(source, within, BLOCK_BITS, &mut scratch, |mut blocks, runs| {
             if result.is_ok() {
-                result = self.change_block(block as usize, runs);
+                result = match runs {
+                    [run] if (run.group as usize) < SELVES => Ok(self.fill_blocks(blocks, run.group)),
+                    _ => blocks.try_for_each(|block| self.change_block(block as usize, runs)),
+                };
             }
         });
         self.scratch = scratch;
         result
+    }
+
+    /// Gives all addresses of these blocks one group, which is a leaf of its own.
+    fn fill_blocks(&mut self, blocks: RangeInclusive<u32>, group: Group) {
+        let new = u64::from(group) << 32;
+        for block in *blocks.start() as usize..*blocks.end() as usize + 1 {
+            let root = &self.shared.roots[block];
+            let old = root.load(Relaxed);
+            if new != old {
+                root.store(new, Release);
+                self.free_word(old);
+            }
+        }
     }
 
     fn change_block(&mut self, block: usize, runs: &[Run]) -> Result<(), NeedsRebuild> {
@@ -164,8 +181,6 @@ impl Fib4Small {
         let old = root.load(Relaxed);
         let new = if cut_short(runs) || runs.iter().any(|run| run.group as usize >= SELVES) {
             self.lists.write_list(&self.shared.lists, runs, old)?
-        } else if let [run] = runs {
-            u64::from(run.group) << 32
         } else {
             let bitmap = runs.iter().skip(1).fold(0, |bits, run| bits | 1u64 << (run.start >> 8));
             if old as u32 == bitmap as u32 {
@@ -299,9 +314,13 @@ impl Fib4SmallView<'_> {
 }
 
 impl Shared {
-    /// Gives the addresses from `first` to `last` of a block another group, if they are a run of it.
+    /// Gives the addresses from `first` to `last` of a block another group, if they are a run of it or all.
     fn change_run(&self, block: usize, first: u32, last: u32, group: u16) -> bool {
         let word = self.roots[block].load(Relaxed);
+        if word as u32 == 0 && last - first == (1 << BLOCK_BITS) - 1 {
+            self.roots[block].store(u64::from(group) << 32, Release);
+            return true;
+        }
         let is_whole = first.is_multiple_of(256) && last & 255 == 255;
         if word & LISTED != 0 || word as u32 == 0 || !is_whole {
             return false;
