@@ -154,7 +154,10 @@ impl Fib4Small {
         by_blocks(source, within, BLOCK_BITS, &mut scratch, |mut blocks, runs| {
             if result.is_ok() {
                 result = match runs {
-                    [run] if (run.group as usize) < SELVES => Ok(self.fill_blocks(blocks, run.group)),
+                    [run] if (run.group as usize) < SELVES => {
+                        self.fill_blocks(blocks, run.group);
+                        Ok(())
+                    }
                     _ => blocks.try_for_each(|block| self.change_block(block as usize, runs)),
                 };
             }
