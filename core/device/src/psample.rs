@@ -84,7 +84,7 @@ impl<'b> FrameSample<'b> {
 pub struct SampleGroup(Group);
 
 impl SampleGroup {
-    /// Finds the group.
+    /// Finds the group by the names of its family and itself.
     ///
     /// # Errors
     /// The kernel has none, or this process may not send to it.
@@ -142,11 +142,7 @@ impl SampleSender {
 
 fn send_to(group: &GroupSender, sample: &FrameSample<'_>) -> io::Result<()> {
     const SAMPLE: u8 = 0;
-    match group.send(SAMPLE, &sample.attributes()) {
-        // Nobody listens.
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        sent => sent,
-    }
+    group.send(SAMPLE, &sample.attributes())
 }
 
 /// Sends what comes by a socket, on a thread of its own, until the other end is closed.
@@ -158,7 +154,7 @@ pub(crate) fn serve_samples(socket: OwnedFd) -> Result<JoinHandle<()>, DeviceErr
             match recv(&socket, &mut message[..], RecvFlags::empty()) {
                 Err(rustix::io::Errno::INTR) => {}
                 Ok((_, length @ 1..)) => {
-                    // What is no sample, or has no room with a listener, is lost.
+                    // Other messages, and samples for which a listener has no room, are lost.
                     let sample = message.get(..length).and_then(FrameSample::decode);
                     let _ = sample.map(|sample| send_to(&group, &sample));
                 }

@@ -42,7 +42,7 @@ pub struct Group {
 
 impl Group {
     /// Asks the kernel. [`io::ErrorKind::NotFound`] if it lacks the family or the group,
-    /// [`io::ErrorKind::Unsupported`] if nobody can send to the group, as its number is beyond 32.
+    /// [`io::ErrorKind::Unsupported`] if its number is beyond 32, to which no process can send.
     pub fn find(family: &str, group: &str) -> io::Result<Group> {
         let answer = describe(&connect(NETLINK_GENERIC)?, family)?;
         let family = said_family(&answer).ok_or(io::ErrorKind::InvalidData)?;
@@ -54,8 +54,7 @@ impl Group {
     }
 }
 
-/// Sends messages of a family to those who listen to a group, as the kernel does. The kernel takes them from
-/// who has CAP_NET_ADMIN.
+/// Sends messages of a family to the listeners of a group, as the kernel does, with CAP_NET_ADMIN.
 pub struct GroupSender {
     socket: Socket,
     group: Group,
@@ -70,7 +69,7 @@ impl GroupSender {
         Ok(GroupSender { socket, group })
     }
 
-    /// Sends a message; those who are too slow lose it, and nobody else may listen, either.
+    /// Sends a message; listeners without room lose it, and there may be none.
     pub fn send(&self, command: u8, attributes: &[Vec<u8>]) -> io::Result<()> {
         // Without NLM_F_REQUEST the kernel, which gets it too, doesn't answer.
         let bytes = build::message(self.group.family, 0, &[command, 1, 0, 0], attributes);

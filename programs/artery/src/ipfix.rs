@@ -181,8 +181,7 @@ pub(crate) struct MessageSender {
 }
 
 impl MessageSender {
-    /// Sends the flows that wait and these samples, if samples are to be exported, and templates where it is
-    /// time for them.
+    /// Sends the flows that wait, these samples if they are to be exported, and templates when they are due.
     pub(crate) fn send_records(&mut self, samples: &[SampledPacket]) {
         let mut message = Message::new();
         if self.templates_sent.is_none_or(|sent| sent.elapsed() >= TEMPLATES) {

@@ -46,7 +46,7 @@ pub(crate) struct Exporter {
     group: SampleGroup,
 }
 
-/// What was sent.
+/// How many samples were sent, and how many could not be.
 #[derive(Debug, Default)]
 struct SampleCounts {
     sent: AtomicU64,
@@ -64,7 +64,7 @@ impl Exporter {
         Ok(Exporter { settings, group })
     }
 
-    /// Opens the way to the group.
+    /// Opens a socket, here or in the helper.
     pub(crate) fn start(self, resources: &Resources, voice: Output) -> anyhow::Result<SampleTarget> {
         let counts = Arc::<SampleCounts>::default();
         let running = resources.get::<Running>();

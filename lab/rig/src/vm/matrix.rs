@@ -42,8 +42,7 @@ const FORWARDING: [&str; 21] = [
 const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
-/// Tests with VRFs, bonds and bridges, with something beside an adopted port, and with what the usual kernel
-/// lacks.
+/// Tests with VRFs, bonds and bridges, with something beside an adopted port, and of PSAMPLE.
 const BESIDE: [&str; 14] = [
     "adopt-vrf",
     "adopt-vrf-xdp",

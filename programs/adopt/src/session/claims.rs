@@ -24,8 +24,7 @@ pub(super) enum Claimed {
 }
 
 impl PortClaims {
-    /// Claims an interface that has come back. Where another process has it, it is asked for again each
-    /// second.
+    /// Claims an interface that has come back, or tries again each second while another process has it.
     pub(super) fn claim(&mut self, index: u32, now: Instant) -> Claimed {
         if self.held.iter().any(|claim| claim.index() == index) {
             return Claimed::Yes;

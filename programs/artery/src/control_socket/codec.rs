@@ -222,8 +222,7 @@ impl Carried<'_> {
         }
     }
 
-    /// Whether a line is more than there may be, however the input is cut: data, or a terminator with blanks
-    /// without end.
+    /// Whether a line, of data or a terminator with its blanks, is too long, however the input is cut.
     fn is_beyond(&self, at: usize, length: usize, is_terminator: bool) -> bool {
         let before = if is_terminator { 0 } else { at - self.start };
         before + length > self.most

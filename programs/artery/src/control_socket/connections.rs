@@ -151,8 +151,7 @@ impl Connection {
         self.peer
     }
 
-    /// Keeps its place beside those that gave no token, now that it may write. Where too many do, it is as it
-    /// was.
+    /// Keeps its place beside those that gave no token, now that it may write, unless too many do.
     pub(crate) fn trust(&self) {
         let mut entries = self.pool.entries();
         if count(&entries, true) < MAX_CONNECTIONS {

@@ -75,8 +75,7 @@ pub(super) fn restrict(listed: Option<&Path>) -> anyhow::Result<Restricted> {
 }
 
 /// From now on this thread, and those that it starts, use no files except these and what is in these folders,
-/// each with its own rights, and from Linux 6.12 on send signals to none but themselves and processes that
-/// they start.
+/// each with its own rights. From Linux 6.12 on they send signals to processes that they start alone.
 pub(super) fn restrict_to<'p>(
     rules: impl IntoIterator<Item = (&'p Path, BitFlags<AccessFs>)>,
 ) -> anyhow::Result<Restricted> {
