@@ -91,15 +91,18 @@ impl Pool {
         };
         let trusted = peer == Peer::Owner;
         let mut entries = self.entries();
+        let mut cut_another_off = false;
         if count(&entries, trusted) >= MAX_CONNECTIONS {
             let Some(at) = makes_room(&entries, trusted) else { return Err(Refused(stream)) };
-            entries.swap_remove(at).stream.shut_down(Shutdown::Both);
+            let ended = entries.swap_remove(at);
+            cut_another_off = !ended.served && ended.since.elapsed() < LEAST_IDLE;
+            ended.stream.shut_down(Shutdown::Both);
         }
         let number = self.admitted.fetch_add(1, Relaxed);
         let (phase, since) = (Phase::Waiting, Instant::now());
         entries.push(Entry { number, trusted, served: false, phase, since, stream: duplicate });
         drop(entries);
-        Ok(Connection { stream, peer, number, pool: self.clone() })
+        Ok(Connection { stream, peer, number, cut_another_off, pool: self.clone() })
     }
 
     /// Waits until no request is being answered, with a limit: the client that requested the end
@@ -135,6 +138,7 @@ pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     peer: Peer,
     number: u64,
+    cut_another_off: bool,
     pool: Arc<Pool>,
 }
 
@@ -146,6 +150,11 @@ impl Drop for Connection {
 }
 
 impl Connection {
+    /// Whether one that had just come, and had no answer yet, made room for it.
+    pub(super) fn cut_another_off(&self) -> bool {
+        self.cut_another_off
+    }
+
     /// The peer of the connection.
     pub(crate) fn peer(&self) -> Peer {
         self.peer

@@ -22,7 +22,8 @@ const LONGEST_PATH: usize = 107;
 const PORTS_TRIED: u16 = 100;
 /// Time limit for sending a client that there are too many connections.
 const REFUSAL: Duration = Duration::from_millis(100);
-/// Time until a connection is tried again that could not be accepted.
+/// Time until a connection is tried again that could not be accepted, and until one more is accepted while
+/// connections end that had no answer yet.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// The sockets a router can be reached by. Those that are files vanish with it.
@@ -285,6 +286,7 @@ fn connect(stream: Box<dyn Stream>, peer: Peer, talker: &impl Talker, pools: &Po
             return Ok(());
         }
     };
+    let cut_another_off = connection.cut_another_off();
     let talker = talker.clone();
     // An error on a connection concerns only its client, who sees it.
     let body = move || {
@@ -292,5 +294,10 @@ fn connect(stream: Box<dyn Stream>, peer: Peer, talker: &impl Talker, pools: &Po
             connection.end();
         }
     };
-    std::thread::Builder::new().name("connection".to_string()).spawn(body).map(drop)
+    std::thread::Builder::new().name("connection".to_string()).spawn(body)?;
+    if cut_another_off {
+        // So that each has some time for its first request, however fast others come.
+        std::thread::sleep(RETRY);
+    }
+    Ok(())
 }
