@@ -1,10 +1,10 @@
 //! SIGHUP to a running router: it reads its configuration again while packets pass, and loses none; with
 //! mistakes the running configuration stays. It reopens log files, and notifies a service manager.
 
+use crate::support::service_manager::ServiceManager;
 use crate::support::{FAR, SOON, end, under_traffic, until, until_answered, wire, with_hosts};
 use artery_rig::program::artery;
 use artery_rig::{Command, Host, Process, Result, Rig, Signal};
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -315,36 +315,6 @@ fn a_log_of_packets_is_opened_again_also_where_the_rules_are_refused() {
     });
 }
 
-/// A service manager, as systemd is one.
-struct Manager {
-    socket: UnixDatagram,
-    path: PathBuf,
-}
-
-impl Manager {
-    fn new(folder: &Path) -> Manager {
-        let path = folder.join("notify");
-        let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        Manager { socket, path }
-    }
-
-    /// The next message of this beginning; others that come before it are signs of life.
-    fn told(&self, wanted: &str) -> String {
-        let deadline = Instant::now() + SOON;
-        loop {
-            assert!(Instant::now() < deadline, "{wanted} was not sent within {SOON:?}");
-            let mut text = [0; 1024];
-            let Ok(length) = self.socket.recv(&mut text) else { continue };
-            let text = String::from_utf8_lossy(&text[..length]).into_owned();
-            if text.starts_with(wanted) {
-                return text;
-            }
-            assert_eq!(text, "WATCHDOG=1", "{wanted} was to come");
-        }
-    }
-}
-
 #[test]
 fn a_service_manager_is_told_when_packets_are_forwarded_and_of_reloads() {
     artery_rig::test("reload-notify", |rig: &Rig| {
@@ -354,7 +324,7 @@ fn a_service_manager_is_told_when_packets_are_forwarded_and_of_reloads() {
         let (file, table) = (net.path("wire.click"), net.path("routes.txt"));
         std::fs::write(&file, wire("AUTO")).unwrap();
         std::fs::write(&table, "192.0.2.0/24\n").unwrap();
-        let manager = Manager::new(net.folder.path());
+        let manager = ServiceManager::new(net.folder.path());
         let run = net.s.command([artery()?]).arg("run").arg(&file).arg("-u").arg(net.path("control"));
         let router = net.s.command([artery()?]).args(["router", "--port", "eth0=10.0.1.1/24"]);
         let router = router.arg("--table").arg(format!("{}=10.0.1.2", table.display()));

@@ -4,10 +4,12 @@
 pub mod adopting;
 pub mod connections;
 pub mod daemons;
+pub mod service_manager;
 pub mod switching;
 
 use artery_rig::program::artery;
 use artery_rig::{CommandOutput, Host, Process, Result, Rig, RigError, Signal, Traffic, TrafficReport};
+use service_manager::ServiceManager;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -80,35 +82,42 @@ pub fn spawn(host: &Host, config: &str, options: &[&str]) -> Result<Process> {
     host.command([artery()?]).args(["run", "-e", config]).args(options).spawn()
 }
 
-/// The same, and waits until all elements have started.
+/// The same, and waits until its workers forward.
 pub fn start(host: &Host, config: &str, options: &[&str]) -> Result<Process> {
-    let router = spawn(host, config, &[&["-o", "-"], options].concat())?;
-    // The configuration is written once everything has started.
+    let folder = tempfile::tempdir().expect("a folder");
+    let manager = ServiceManager::new(folder.path());
+    let command = host.command([artery()?]).args(["run", "-e", config, "-o", "-"]).args(options);
+    let router = command.env("NOTIFY_SOCKET", &manager.path).spawn()?;
+    // The configuration is written once everything is built: one that is refused is seen at once.
     router.wait_for(";\n", SOON)?;
+    manager.told("READY=1");
     Ok(router)
 }
 
 /// Waits until something is so.
 #[track_caller]
-pub fn until(limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + limit;
-    while !is_so()? {
-        assert!(Instant::now() < deadline, "not within {limit:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+pub fn until(limit: Duration, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    assert!(becomes_so(limit, is_so)?, "not within {limit:?}");
     Ok(())
 }
 
-/// The same; an error shows what a process has said so far.
-pub fn until_seen(process: &Process, what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + SOON;
+fn becomes_so(limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
+    let deadline = Instant::now() + limit;
     while !is_so()? {
-        if Instant::now() > deadline {
-            return Err(RigError::NotSeen(process.failure(), what.to_string()));
+        if Instant::now() >= deadline {
+            return Ok(false);
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(())
+    Ok(true)
+}
+
+/// The same; an error shows what a process has said so far.
+pub fn until_seen(process: &Process, what: &str, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    match becomes_so(SOON, is_so)? {
+        true => Ok(()),
+        false => Err(RigError::NotSeen(process.failure(), what.to_string())),
+    }
 }
 
 /// Waits until a ping is answered, which takes a router to forward it.

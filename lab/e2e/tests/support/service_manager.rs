@@ -1,0 +1,36 @@
+//! The other end of sd_notify(3).
+use super::SOON;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A service manager, as systemd is one.
+pub struct ServiceManager {
+    socket: UnixDatagram,
+    /// What NOTIFY_SOCKET names.
+    pub path: PathBuf,
+}
+
+impl ServiceManager {
+    pub fn new(folder: &Path) -> ServiceManager {
+        let path = folder.join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        ServiceManager { socket, path }
+    }
+
+    /// The next message of this beginning; others that come before it are signs of life.
+    pub fn told(&self, wanted: &str) -> String {
+        let deadline = Instant::now() + SOON;
+        loop {
+            assert!(Instant::now() < deadline, "{wanted} was not sent within {SOON:?}");
+            let mut text = [0; 1024];
+            let Ok(length) = self.socket.recv(&mut text) else { continue };
+            let text = String::from_utf8_lossy(&text[..length]).into_owned();
+            if text.starts_with(wanted) {
+                return text;
+            }
+            assert_eq!(text, "WATCHDOG=1", "{wanted} was to come");
+        }
+    }
+}
