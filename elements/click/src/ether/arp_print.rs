@@ -1,11 +1,11 @@
 use super::ether_text::format_dashed;
+use crate::files::line_output::LineOutput;
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Field, Handler, Packet, StartError,
 };
 use artery_wire::{EtherAddr, EtherType, Ethernet};
+use std::any::Any;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::net::Ipv4Addr;
 
 pub static CLASS: Class = Class {
@@ -37,8 +37,7 @@ struct ArpPrint {
     timestamp: bool,
     ether: bool,
     active: bool,
-    file_name: Option<String>,
-    file: Option<BufWriter<File>>,
+    output: LineOutput,
 }
 
 impl ArpPrint {
@@ -48,8 +47,7 @@ impl ArpPrint {
             timestamp: args.read("TIMESTAMP")?,
             ether: args.read("ETHER")?,
             active: args.read("ACTIVE")?,
-            file_name: args.read("OUTFILE")?,
-            file: None,
+            output: LineOutput::new(CLASS.name, args.read("OUTFILE")?),
         })
     }
 
@@ -70,15 +68,6 @@ impl ArpPrint {
         }
         describe_message(message, &mut line);
         Some(line)
-    }
-
-    fn print_line(&mut self, line: &str, cx: &mut Context<'_>) {
-        let Some(file) = &mut self.file else { return cx.print_message(line) };
-        if let Err(error) = writeln!(file, "{line}") {
-            self.file = None;
-            let message = format!("{}: {error}", self.file_name.as_deref().unwrap_or_default());
-            cx.print_message(&message);
-        }
     }
 }
 
@@ -157,30 +146,28 @@ fn describe_operation(operation: u16, arp: &ArpBytes<'_>) -> String {
 
 impl Element for ArpPrint {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
+        self.output.open_pending(cx);
         if self.active {
             for packet in batch.iter() {
                 if let Some(line) = self.format_line(packet) {
-                    self.print_line(&line, cx);
+                    self.output.print_line(&line, cx);
                 }
             }
         }
         cx.send_all(0, batch);
     }
 
-    fn start(&mut self, _: &mut Context<'_>) -> Result<(), StartError> {
-        if let Some(name) = self.file_name.as_deref().filter(|name| !name.is_empty()) {
-            let file = artery_device::files::create(name)
-                .map_err(|error| StartError::new(format!("{name}: {error}")))?;
-            self.file = Some(BufWriter::new(file));
-        }
-        Ok(())
+    fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
+        self.output.start(cx)
+    }
+
+    fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
+        let Some(old) = old.downcast_mut::<ArpPrint>() else { return };
+        self.output.take_over(&mut old.output, cx);
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
-        if let Some(Err(error)) = self.file.as_mut().map(|file| file.flush()) {
-            let message = format!("{}: {error}", self.file_name.as_deref().unwrap_or_default());
-            cx.print_message(&message);
-        }
+        self.output.flush(cx);
     }
 }
 

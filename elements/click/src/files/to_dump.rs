@@ -1,4 +1,4 @@
-use super::rotation::FileIdentity;
+use super::output_file::OutputFile;
 use super::transfer::{pull_and_push, send_or_end};
 use artery_device::{DeviceError, LinkType, PcapOptions, PcapWriter};
 use artery_engine::{
@@ -46,16 +46,11 @@ renamed meanwhile, as by a log rotation, it begins a new one.",
 };
 
 struct ToDump {
-    path: String,
     options: PcapOptions,
     encap_from: Vec<String>,
     extra_length: bool,
     unbuffered: bool,
-    writer: Option<PcapWriter>,
-    /// The identity of the written file, if its name refers to one.
-    file: Option<FileIdentity>,
-    /// Whether the file is to be opened at the first run: a predecessor may still hand over its own.
-    opens_later: bool,
+    file: OutputFile<PcapWriter>,
     count: u64,
     failed: u64,
 }
@@ -79,14 +74,11 @@ impl ToDump {
         }
         let options = PcapOptions { snaplen: args.read("SNAPLEN")?, nano: args.read("NANO")?, link_type };
         Ok(ToDump {
-            path: args.read("FILENAME")?,
+            file: OutputFile::new(args.read("FILENAME")?),
             options,
             encap_from,
             extra_length: args.read("EXTRA_LENGTH")?,
             unbuffered: args.read("UNBUFFERED")?,
-            writer: None,
-            file: None,
-            opens_later: false,
             count: 0,
             failed: 0,
         })
@@ -98,7 +90,7 @@ impl ToDump {
     }
 
     fn file_name(&self) -> String {
-        if self.path == "-" { "<stdout>".into() } else { self.path.clone() }
+        if self.file.path() == "-" { "<stdout>".into() } else { self.file.path().into() }
     }
 
     /// Reads the link type from other elements.
@@ -121,16 +113,10 @@ impl ToDump {
         Ok(())
     }
 
-    fn open_file(&mut self) -> Result<(), DeviceError> {
-        self.writer = Some(PcapWriter::create(&self.path, self.options)?);
-        self.file = FileIdentity::from_path(&self.path);
-        Ok(())
-    }
-
     /// Opens the file when the element already runs, if that is still pending.
     fn open_late(&mut self, cx: &mut Context<'_>) {
-        let must_open = std::mem::take(&mut self.opens_later) && self.writer.is_none();
-        if let Err(error) = if must_open { self.open_file() } else { Ok(()) } {
+        let options = self.options;
+        if let Err(error) = self.file.open_pending(|path| PcapWriter::create(path, options)) {
             self.abort_with(&error, cx);
         }
     }
@@ -153,7 +139,7 @@ impl ToDump {
     }
 
     fn write_packet(&mut self, packet: &Packet, cx: &mut Context<'_>) -> Result<(), DeviceError> {
-        let Some(writer) = &mut self.writer else {
+        let Some(writer) = self.file.writer() else {
             self.failed += 1;
             return Ok(());
         };
@@ -166,11 +152,11 @@ impl ToDump {
     }
 
     fn flush_file(&mut self) -> Result<(), DeviceError> {
-        self.writer.as_mut().map_or(Ok(()), PcapWriter::flush)
+        self.file.writer().map_or(Ok(()), PcapWriter::flush)
     }
 
     fn abort_with(&mut self, error: &DeviceError, cx: &mut Context<'_>) {
-        self.writer = None;
+        self.file.close();
         cx.report_failure(&format!("{} :: ToDump: {error}", cx.name()));
     }
 }
@@ -192,15 +178,11 @@ impl Element for ToDump {
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         self.resolve_encap(cx)?;
-        if cx.is_replacing() {
-            // It is opened when the predecessor, which may be writing to it, has stopped.
-            PcapWriter::check(&self.path).map_err(|error| StartError::new(error.to_string()))?;
-            self.opens_later = true;
-            cx.schedule();
-            return Ok(());
-        }
-        self.open_file().map_err(|error| StartError::new(error.to_string()))?;
-        if cx.outputs() == 0 && cx.input_is_pull(0) {
+        let (options, is_replacing) = (self.options, cx.is_replacing());
+        let open = |path: &str| PcapWriter::create(path, options);
+        let started = self.file.start(is_replacing, PcapWriter::check, open);
+        started.map_err(|error| StartError::new(error.to_string()))?;
+        if is_replacing || cx.outputs() == 0 && cx.input_is_pull(0) {
             cx.schedule();
         }
         Ok(())
@@ -208,16 +190,12 @@ impl Element for ToDump {
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let Some(old) = old.downcast_mut::<ToDump>() else { return };
-        if old.path != self.path || old.options != self.options {
+        if old.file.path() != self.file.path() || old.options != self.options {
             return;
         }
         (self.count, self.failed) = (old.count, old.failed);
-        if old.file == FileIdentity::from_path(&self.path) {
-            self.file = old.file;
-            self.writer = old.writer.take().or(self.writer.take());
-        } else {
-            self.open_late(cx);
-        }
+        self.file.take_over(&mut old.file);
+        self.open_late(cx);
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {

@@ -1,4 +1,4 @@
-use super::rotation::FileIdentity;
+use super::output_file::OutputFile;
 use super::summary::{Field, SummaryOptions, VERSION, describe_packet, first_timestamp};
 use super::transfer::{pull_and_push, send_or_end};
 use artery_device::{check_writable, create_private};
@@ -90,7 +90,6 @@ MULTIPACKET a packet that stands for several has as many lines.",
 };
 
 struct ToIpSummaryDump {
-    path: String,
     fields: Vec<Field>,
     manner: SummaryOptions,
     header: bool,
@@ -98,19 +97,22 @@ struct ToIpSummaryDump {
     banner: String,
     multipacket: bool,
     bad_packets: bool,
-    output: Output,
-    /// The identity of the written file, if its name refers to one.
-    file: Option<FileIdentity>,
-    /// Whether the file is to be opened at the first run: a predecessor may still hand over its own.
-    opens_later: bool,
+    file: OutputFile<Output>,
     failed: u64,
 }
 
 enum Output {
     Printed,
     File(BufWriter<File>),
-    /// Not open yet, or given up.
-    None,
+}
+
+impl Output {
+    fn open(path: &str) -> io::Result<Output> {
+        match path {
+            "-" => Ok(Output::Printed),
+            path => Ok(Output::File(BufWriter::new(create_private(path)?))),
+        }
+    }
 }
 
 impl ToIpSummaryDump {
@@ -124,7 +126,7 @@ impl ToIpSummaryDump {
             args.record_error(ArgError::wrong("binary files are not written"));
         }
         Ok(ToIpSummaryDump {
-            path: args.read("FILENAME")?,
+            file: OutputFile::new(args.read("FILENAME")?),
             fields: parse_fields(&names, args)?,
             manner: SummaryOptions {
                 extra_length: args.read("EXTRA_LENGTH")?,
@@ -135,9 +137,6 @@ impl ToIpSummaryDump {
             banner: args.read::<Option<String>>("BANNER")?.unwrap_or_default(),
             multipacket: args.read("MULTIPACKET")?,
             bad_packets: args.read("BAD_PACKETS")?,
-            output: Output::None,
-            file: None,
-            opens_later: false,
             failed: 0,
         })
     }
@@ -165,33 +164,30 @@ impl ToIpSummaryDump {
         lines
     }
 
-    fn open_output(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        self.output = match self.path.as_str() {
-            "-" => Output::Printed,
-            path => Output::File(BufWriter::new(create_private(path)?)),
-        };
-        self.file = FileIdentity::from_path(&self.path);
+    fn write_header(&mut self, cx: &mut Context<'_>) {
         if self.header {
             let lines = self.header_lines(cx.now());
             self.write_lines(&lines, cx);
         }
-        Ok(())
     }
 
     /// Opens the file when the element already runs, if that is still pending.
     fn open_late(&mut self, cx: &mut Context<'_>) {
-        let opened = if std::mem::take(&mut self.opens_later) { self.open_output(cx) } else { Ok(()) };
-        self.stop_on_error(opened, cx);
+        match self.file.open_pending(Output::open) {
+            Ok(true) => self.write_header(cx),
+            Ok(false) => {}
+            Err(error) => self.stop_on_error(Err(error), cx),
+        }
     }
 
     fn write_lines(&mut self, lines: &str, cx: &mut Context<'_>) {
-        let written = match &mut self.output {
-            Output::Printed => {
+        let written = match self.file.writer() {
+            Some(Output::Printed) => {
                 cx.print(lines);
                 Ok(())
             }
-            Output::File(file) => file.write_all(lines.as_bytes()),
-            Output::None => {
+            Some(Output::File(file)) => file.write_all(lines.as_bytes()),
+            None => {
                 self.failed += 1;
                 Ok(())
             }
@@ -200,7 +196,7 @@ impl ToIpSummaryDump {
     }
 
     fn flush_output(&mut self, cx: &mut Context<'_>) {
-        if let Output::File(file) = &mut self.output {
+        if let Some(Output::File(file)) = self.file.writer() {
             let flushed = file.flush();
             self.stop_on_error(flushed, cx);
         }
@@ -209,9 +205,9 @@ impl ToIpSummaryDump {
     /// Stops writing after the first error, which is reported once.
     fn stop_on_error(&mut self, done: io::Result<()>, cx: &mut Context<'_>) {
         if let Err(error) = done {
-            self.output = Output::None;
+            self.file.close();
             self.failed += 1;
-            cx.report_failure(&format!("{} :: ToIPSummaryDump: {}: {error}", cx.name(), self.path));
+            cx.report_failure(&format!("{} :: ToIPSummaryDump: {}: {error}", cx.name(), self.file.path()));
         }
     }
 
@@ -292,18 +288,13 @@ impl Element for ToIpSummaryDump {
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        let failed = |path: &str, error: io::Error| StartError::new(io_message(path, &error));
-        if cx.is_replacing() {
-            // It is opened when the predecessor, which may be writing to it, has stopped.
-            if self.path != "-" {
-                check_writable(&self.path).map_err(|error| failed(&self.path, error))?;
-            }
-            self.opens_later = true;
-            cx.schedule();
-            return Ok(());
+        let is_replacing = cx.is_replacing();
+        let started = self.file.start(is_replacing, check_writable, Output::open);
+        started.map_err(|error| StartError::new(io_message(self.file.path(), &error)))?;
+        if !is_replacing {
+            self.write_header(cx);
         }
-        self.open_output(cx).map_err(|error| failed(&self.path, error))?;
-        if cx.input_is_pull(0) {
+        if is_replacing || cx.input_is_pull(0) {
             cx.schedule();
         }
         Ok(())
@@ -311,17 +302,12 @@ impl Element for ToIpSummaryDump {
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let Some(old) = old.downcast_mut::<ToIpSummaryDump>() else { return };
-        if old.path != self.path || old.fields != self.fields {
+        if old.file.path() != self.file.path() || old.fields != self.fields {
             return;
         }
         self.failed = old.failed;
-        if old.file == FileIdentity::from_path(&self.path) {
-            self.file = old.file;
-            self.output = std::mem::replace(&mut old.output, Output::None);
-            self.opens_later = false;
-        } else {
-            self.open_late(cx);
-        }
+        self.file.take_over(&mut old.file);
+        self.open_late(cx);
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {

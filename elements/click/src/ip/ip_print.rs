@@ -1,15 +1,11 @@
 use super::ip_text;
-use crate::files::rotation::FileIdentity;
-use crate::files::to_ip_summary_dump::io_message;
+use crate::files::line_output::LineOutput;
 use artery_common::ip_header;
-use artery_device::{check_writable, create_private};
 use artery_engine::{
     Arg, ArgError, Args, Batch, Class, Context, Element, Field, Handler, Limit, Packet, StartError, anno,
 };
 use std::any::Any;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
 
 pub static CLASS: Class = Class {
     name: "IPPrint",
@@ -77,12 +73,7 @@ struct IpPrint {
     limit: usize,
     swap: bool,
     active: bool,
-    file_name: Option<String>,
-    file: Option<BufWriter<File>>,
-    /// Which file is written.
-    identity: Option<FileIdentity>,
-    /// Whether the file is still to be opened, since the predecessor may be writing to it.
-    opens_later: bool,
+    output: LineOutput,
 }
 
 impl IpPrint {
@@ -102,10 +93,7 @@ impl IpPrint {
             limit,
             swap: args.read("SWAP")?,
             active: args.read("ACTIVE")?,
-            file_name: args.read("OUTFILE")?,
-            file: None,
-            identity: None,
-            opens_later: false,
+            output: LineOutput::new(CLASS.name, args.read("OUTFILE")?),
         })
     }
 
@@ -134,41 +122,6 @@ impl IpPrint {
                 text.push(if (32..=126).contains(&byte) { byte.into() } else { '.' });
             }),
         }
-    }
-
-    fn print_packet(&mut self, packet: &Packet, cx: &mut Context<'_>) {
-        let text = self.packet_text(packet);
-        match &mut self.file {
-            Some(file) => {
-                let written = writeln!(file, "{text}");
-                self.close_on_error(written, cx);
-            }
-            None if self.file_name.is_some() => {}
-            None => cx.print_message(&text),
-        }
-    }
-
-    /// Stops writing to a file after an error, for example on a full disk. Packets still pass, and
-    /// the run has failed.
-    fn close_on_error(&mut self, result: io::Result<()>, cx: &mut Context<'_>) {
-        if let (Err(error), Some(name)) = (result, &self.file_name) {
-            cx.report_failure(&format!("{} :: IPPrint: {}", cx.name(), io_message(name, &error)));
-            self.file = None;
-        }
-    }
-
-    fn open_file(&mut self) -> io::Result<()> {
-        if let Some(name) = &self.file_name {
-            self.file = Some(BufWriter::new(create_private(name)?));
-            self.identity = FileIdentity::from_path(name);
-        }
-        Ok(())
-    }
-
-    /// Opens the file when the element already runs, if that is still pending.
-    fn open_late(&mut self, cx: &mut Context<'_>) {
-        let opened = if std::mem::take(&mut self.opens_later) { self.open_file() } else { Ok(()) };
-        self.close_on_error(opened, cx);
     }
 }
 
@@ -251,35 +204,26 @@ impl PrintFields {
 
 impl Element for IpPrint {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        self.open_late(cx);
+        self.output.open_pending(cx);
         if self.active {
             for packet in batch.iter().filter(|packet| packet.network_offset().is_some()) {
-                self.print_packet(packet, cx);
+                self.output.print_line(&self.packet_text(packet), cx);
             }
         }
         cx.send_all(0, batch);
     }
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
-        let Some(name) = self.file_name.clone() else { return Ok(()) };
-        self.opens_later = cx.is_replacing();
-        // The predecessor may be writing to the file: it is emptied when that one has stopped.
-        let opened = if self.opens_later { check_writable(&name) } else { self.open_file() };
-        opened.map_err(|error| StartError::new(io_message(&name, &error)))
+        self.output.start(cx)
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         let Some(old) = old.downcast_mut::<IpPrint>() else { return };
-        let name = self.file_name.as_ref().filter(|name| old.file_name.as_ref() == Some(name));
-        if name.is_some_and(|name| old.identity == FileIdentity::from_path(name)) {
-            (self.file, self.identity, self.opens_later) = (old.file.take(), old.identity.take(), false);
-        }
-        self.open_late(cx);
+        self.output.take_over(&mut old.output, cx);
     }
 
     fn stop(&mut self, cx: &mut Context<'_>) {
-        let flushed = self.file.as_mut().map_or(Ok(()), BufWriter::flush);
-        self.close_on_error(flushed, cx);
+        self.output.flush(cx);
     }
 }
 
