@@ -208,8 +208,9 @@ impl Policy {
         bases.sort_by_key(|base| (base.hook, base.priority));
         let mut found = Vec::new();
         for base in bases {
-            let FlowTables { some, is_end } = evaluate::find_flow_tables(&self.ruleset, base, &seen(base));
-            found.extend(some);
+            let FlowTables { found: more, is_end } =
+                evaluate::find_flow_tables(&self.ruleset, base, &seen(base));
+            found.extend(more);
             if is_end {
                 break;
             }

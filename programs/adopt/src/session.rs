@@ -282,8 +282,9 @@ impl Session {
 
     /// Follows connections, if any are to be forwarded past rules. Returns how long nothing is due.
     fn follow_connections(&mut self, now: Instant) -> Result<Duration, Error> {
+        let slept = self.slept.take();
         let Some(tracker) = &mut self.tracker else { return Ok(Duration::MAX) };
-        let wait = tracker.poll(now, self.slept.take(), &mut self.accelerator);
+        let wait = tracker.poll(now, slept, &mut self.accelerator);
         wait.map_err(|error| Error::Kernel("following connections", error))
     }
 

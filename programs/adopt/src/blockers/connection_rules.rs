@@ -58,18 +58,20 @@ fn find_connection_rules(policy: &Policy, family: Family, path: &mut Established
     });
     let mut rules: Vec<Blocker> = rules.collect();
     path.minds_windows = sysctl::number(LIBERAL).ok().flatten() != Some(1);
-    // The kernel follows no windows of connections in a flow table.
-    if path.minds_windows && !is_closed && !has_flow_tables {
-        rules.extend(find_window_rule(policy, family));
+    if path.minds_windows && !is_closed {
+        rules.extend(find_window_rule(policy, family, has_flow_tables));
     }
     rules
 }
 
-/// What keeps connections of TCP in the kernel, since their windows matter.
-fn find_window_rule(policy: &Policy, family: Family) -> Option<Blocker> {
+/// What keeps connections of TCP in the kernel, since their windows matter. It follows none of those in a
+/// flow table.
+fn find_window_rule(policy: &Policy, family: Family, has_flow_tables: bool) -> Option<Blocker> {
     let (name, obstacle) = (family_name(family), policy.survey_invalid(family)?);
+    let where_not = if has_flow_tables { " in no flow table" } else { "" };
     let what = format!(
-        "{}: connections of TCP over {name} stay with the kernel, which finds segments out of window invalid",
+        "{}: connections of TCP over {name}{where_not} stay with the kernel, which finds segments out of \
+         window invalid",
         obstacle.what
     );
     let remedy = "taken with: sysctl net.netfilter.nf_conntrack_tcp_be_liberal=1".to_owned();

@@ -17,7 +17,7 @@ pub enum ConnectionKeeper {
     Translation,
     /// A rule stands in the way, or may.
     Rule,
-    /// Rules may give it to a flow table of the kernel's, which has it not, or not yet; otherwise a rule
+    /// Rules may give it to a flow table of the kernel's, but it is not in one, or not yet; otherwise a rule
     /// stands in the way, or windows do.
     FlowTable,
     /// The kernel would drop, or not translate, segments out of window, and does not see the windows of

@@ -9,10 +9,10 @@ const MOST: Duration = Duration::from_secs(1);
 const CALM: Duration = Duration::from_secs(2);
 
 /// Follows how long events may have waited that are read, or left.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct EventLag {
-    /// When all that waited had been read last.
-    all_read: Instant,
+    /// When all that waited had been read last; none before the first turn, as no connection was forwarded.
+    all_read: Option<Instant>,
     /// For how long the process has slept since then, until there would be events.
     slept: Duration,
     /// When some were left, or late, last.
@@ -21,20 +21,20 @@ pub(super) struct EventLag {
 }
 
 impl EventLag {
-    pub(super) fn new(now: Instant) -> EventLag {
-        EventLag { all_read: now, slept: Duration::ZERO, unsettled: None, lag: Lag::default() }
-    }
-
     pub(super) fn status(&self) -> Lag {
         self.lag
     }
 
-    /// Takes it that the process slept for `slept` before this turn, that events have been read since, and
-    /// whether these were all. What waited has arrived since all were read last, but not while the process
-    /// slept: it would have been woken.
+    /// Follows a turn: the process slept for `slept` before it, and has read events since, with `is_all` all
+    /// of them. What waited has arrived since all were read last, but not while the process slept: it would
+    /// have been woken.
     pub(super) fn follow(&mut self, now: Instant, slept: Duration, is_all: bool) {
+        let Some(all_read) = self.all_read else {
+            self.all_read = Some(now);
+            return;
+        };
         self.slept += slept;
-        let waited = now.saturating_duration_since(self.all_read).saturating_sub(self.slept);
+        let waited = now.saturating_duration_since(all_read).saturating_sub(self.slept);
         self.lag.now = waited;
         self.lag.longest = self.lag.longest.max(waited);
         let is_late = waited > MOST;
@@ -44,7 +44,7 @@ impl EventLag {
         let is_calm = self.unsettled.is_none_or(|last| now.saturating_duration_since(last) >= CALM);
         self.lag.is_too_long = is_late || self.lag.is_too_long && !is_calm;
         if is_all {
-            (self.all_read, self.slept) = (now, Duration::ZERO);
+            (self.all_read, self.slept) = (Some(now), Duration::ZERO);
         }
     }
 }
@@ -56,7 +56,10 @@ mod tests {
     /// Follows turns at milliseconds since the start; says the lag, and whether it is too long.
     fn turns() -> impl FnMut(u64, u64, bool) -> (u128, bool) {
         let start = Instant::now();
-        let mut lag = EventLag::new(start);
+        let mut lag = EventLag::default();
+        // However long the start took.
+        lag.follow(start, Duration::from_secs(3600), false);
+        assert_eq!(lag.status(), Lag::default());
         move |at, slept, is_all| {
             lag.follow(start + Duration::from_millis(at), Duration::from_millis(slept), is_all);
             assert!(lag.status().longest >= lag.status().now);

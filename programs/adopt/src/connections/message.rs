@@ -98,7 +98,9 @@ impl Entry {
     pub(super) fn follow(&mut self, later: Entry) {
         let tcp = later.tcp.or(self.tcp);
         let is_unusual = later.is_unusual || self.is_unusual;
-        *self = Entry { tcp, is_unusual, ..later };
+        // That a flow table had it counts until rules change.
+        let status = later.status | self.status & OFFLOADED;
+        *self = Entry { tcp, is_unusual, status, ..later };
     }
 
     pub(super) fn protocol(&self) -> u8 {

@@ -17,7 +17,7 @@ pub(super) struct Timeouts {
 }
 
 /// What connections of TCP are left with when a flow table gives them back, before Linux 5.13.
-const TCP_BEHIND_FLOW_TABLE: u32 = 120;
+const TCP_AFTER_FLOW_TABLE: u32 = 120;
 
 impl Timeouts {
     /// What the kernel is set to, or its defaults.
@@ -46,7 +46,7 @@ impl Timeouts {
         let seconds = match (entry.protocol(), entry.family) {
             // In quarters, below: three of them.
             (TCP, _) => {
-                let of_table = if entry.is_offloaded() { TCP_BEHIND_FLOW_TABLE } else { u32::MAX };
+                let of_table = if entry.is_offloaded() { TCP_AFTER_FLOW_TABLE } else { u32::MAX };
                 let shortest = self.tcp.min(self.tcp_unacknowledged).min(self.tcp_retransmitted);
                 shortest.min(of_table).saturating_mul(3)
             }

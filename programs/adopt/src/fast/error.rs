@@ -15,8 +15,8 @@ pub enum Error {
     Memory(NoMemory),
     /// The FIB can't be built or changed.
     Fib(FibError),
-    /// Another process has an interface as its port.
-    Owned(DeviceError),
+    /// An interface can't be claimed, as while another process has it as its port.
+    Claim(DeviceError),
     /// More interfaces than there is room for.
     TooManyPorts,
     /// The kernel can't report when runs of programs have ended.
@@ -58,7 +58,7 @@ impl Error {
             Error::Memory(error) => is_shortage(error.cause()),
             Error::Fib(FibError::Memory(error)) | Error::Waiting(error) => is_shortage(error),
             Error::Refused(refusal) => refusal.verifier.is_empty() && is_shortage(&refusal.error),
-            Error::Fib(_) | Error::Owned(_) | Error::TooManyPorts => false,
+            Error::Fib(_) | Error::Claim(_) | Error::TooManyPorts => false,
         }
     }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Error {
         match self {
             Error::Memory(error) => error.fmt(f),
             Error::Fib(error) => error.fmt(f),
-            Error::Owned(error) => error.fmt(f),
+            Error::Claim(error) => error.fmt(f),
             Error::TooManyPorts => {
                 write!(f, "more than {ROUTED} ports, VLANs counted; adopt fewer")
             }

@@ -54,20 +54,22 @@ pub(super) fn evaluate(
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FlowTables {
     /// By their places; `None` for one that is not known.
-    pub(super) some: Vec<Option<usize>>,
+    pub(super) found: Vec<Option<usize>>,
     /// Whether no packet comes to chains behind.
     pub(super) is_end: bool,
 }
 
 /// What flow tables rules in a chain of a hook may give the connection of a packet to.
 pub(super) fn find_flow_tables(ruleset: &Ruleset, base: &BaseChain, packet: &Packet<'_>) -> FlowTables {
-    let mut walk = Walk::new(ruleset, packet, usize::MAX);
-    let is_end = match walk.walk_chain(base.chain, 0) {
+    let mut walk = Walk { keeps_obstacles: false, ..Walk::new(ruleset, packet, usize::MAX) };
+    let stops = match walk.walk_chain(base.chain, 0) {
         End::Stopped => true,
-        End::Left => !base.accepts && walk.is_sure,
+        End::Left => !base.accepts,
         End::Accepted => false,
     };
-    FlowTables { some: walk.flow_tables, is_end }
+    // Otherwise some were accepted before.
+    let is_end = stops && walk.is_sure;
+    FlowTables { found: walk.flow_tables, is_end }
 }
 
 struct Walk<'a> {
@@ -79,7 +81,8 @@ struct Walk<'a> {
     rules_left: usize,
     /// Whether all packets come to where the walk is.
     is_sure: bool,
-    /// Flow tables that the connection may be given to.
+    keeps_obstacles: bool,
+    /// Flow tables that the connection may be given to, each once.
     flow_tables: Vec<Option<usize>>,
 }
 
@@ -87,7 +90,17 @@ impl<'a> Walk<'a> {
     fn new(ruleset: &'a Ruleset, packet: &'a Packet<'a>, most: usize) -> Walk<'a> {
         let registers = PartialBytes::unknown(REGISTER_BYTES);
         let (found, flow_tables) = Default::default();
-        Walk { ruleset, packet, registers, found, most, rules_left: MOST_RULES, is_sure: true, flow_tables }
+        Walk {
+            ruleset,
+            packet,
+            registers,
+            found,
+            most,
+            rules_left: MOST_RULES,
+            is_sure: true,
+            keeps_obstacles: true,
+            flow_tables,
+        }
     }
     fn is_done(&self) -> bool {
         self.found.len() >= self.most
@@ -95,14 +108,28 @@ impl<'a> Walk<'a> {
 
     fn add(&mut self, chain: usize, rule: Option<usize>, what: String) {
         let is_sure = self.is_sure;
-        self.found.push(Obstacle { chain, rule, what, is_sure });
+        if self.keeps_obstacles {
+            self.found.push(Obstacle { chain, rule, what, is_sure });
+        }
+    }
+
+    fn add_flow_table(&mut self, table: Option<usize>) {
+        if !self.flow_tables.contains(&table) {
+            self.flow_tables.push(table);
+        }
+    }
+
+    /// What stands behind a rule is not looked at, and may give the connection to any flow table.
+    fn give_up(&mut self, chain: usize, rule: Option<usize>, what: &str) -> End {
+        self.add(chain, rule, what.to_owned());
+        self.add_flow_table(None);
+        End::Stopped
     }
 
     fn walk_chain(&mut self, number: usize, depth: usize) -> End {
         let Some(chain) = self.ruleset.chains.get(number) else { return End::Stopped };
         if depth > MOST_NESTED {
-            self.add(number, None, "too many chains within one another".to_owned());
-            return End::Stopped;
+            return self.give_up(number, None, "too many chains within one another");
         }
         let mut may_leave = false;
         for (at, rule) in chain.rules.iter().enumerate() {
@@ -110,8 +137,7 @@ impl<'a> Walk<'a> {
                 return End::Stopped;
             }
             if self.rules_left == 0 {
-                self.add(number, Some(at), "too many rules".to_owned());
-                return End::Stopped;
+                return self.give_up(number, Some(at), "too many rules");
             }
             self.rules_left -= 1;
             let (end, leaves) = self.walk_rule(number, at, rule, depth);
@@ -245,7 +271,7 @@ impl<'a> Walk<'a> {
             }
             Step::Test(condition) => condition.is_so(self.packet),
             Step::AddFlow { table } if [packet::TCP, packet::UDP].contains(&self.packet.protocol) => {
-                self.flow_tables.push(*table);
+                self.add_flow_table(*table);
                 // The rule ends where the kernel has it in one, or can't add it now.
                 Truth::Unknown
             }

@@ -1,39 +1,40 @@
 //! Which process has an interface: another router that forwards its frames too would double them.
 use super::Session;
 use crate::fast;
-use artery_device::{DeviceError, Interface, PortClaim};
+use artery_device::{Interface, PortClaim};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How often the owner of an interface that came back is asked for.
+/// How often an interface that came back and could not be claimed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The claims of a session, and the interfaces that came back while another process had them.
+/// The claims of a session.
 #[derive(Default)]
 pub(super) struct PortClaims {
     held: Vec<PortClaim>,
-    owned: BTreeMap<u32, Instant>,
+    /// Interfaces that came back and could not be claimed, and when that was tried last.
+    refused: BTreeMap<u32, Instant>,
 }
 
 /// Whether an interface may be adopted.
 pub(super) enum Claimed {
     Yes,
-    /// Another process has it, as was reported before.
+    /// Not now. It is tried again, and why has been reported.
     NotYet,
     No(fast::Error),
 }
 
 impl PortClaims {
-    /// Claims an interface that has come back, or tries again each second while another process has it.
+    /// Claims an interface that has come back, and tries again each second if that fails, as while another
+    /// process has it.
     pub(super) fn claim(&mut self, index: u32, now: Instant) -> Claimed {
         if self.held.iter().any(|claim| claim.index() == index) {
             return Claimed::Yes;
         }
-        let is_known = self.owned.get(&index);
-        if is_known.is_some_and(|asked| now.saturating_duration_since(*asked) < RETRY) {
+        let tried = self.refused.get(&index);
+        if tried.is_some_and(|tried| now.saturating_duration_since(*tried) < RETRY) {
             return Claimed::NotYet;
         }
-        let is_known = is_known.is_some();
         let claimed = match Interface::with_index(index) {
             Ok(Some(interface)) => PortClaim::shared(&interface),
             // It is gone again.
@@ -42,23 +43,26 @@ impl PortClaims {
         };
         match claimed {
             Ok(claim) => {
-                self.owned.remove(&index);
+                self.refused.remove(&index);
                 self.held.push(claim.serve());
                 Claimed::Yes
             }
-            Err(error @ DeviceError::OwnedByOther { .. }) => {
-                self.owned.insert(index, now);
-                if is_known { Claimed::NotYet } else { Claimed::No(fast::Error::Owned(error)) }
-            }
-            // The kernel can't be asked now, as without descriptors.
-            Err(_) => Claimed::NotYet,
+            Err(error) => match self.refused.insert(index, now) {
+                None => Claimed::No(fast::Error::Claim(error)),
+                Some(_) => Claimed::NotYet,
+            },
         }
+    }
+
+    /// Forgets interfaces that there are no more.
+    pub(super) fn retain(&mut self, is_there: impl Fn(u32) -> bool) {
+        self.refused.retain(|index, _| is_there(*index));
     }
 
     /// Lets other processes have an interface.
     pub(super) fn release(&mut self, index: u32) {
         self.held.retain(|claim| claim.index() != index);
-        self.owned.remove(&index);
+        self.refused.remove(&index);
     }
 
     /// Takes over the claims of a process that has ended.
@@ -68,8 +72,14 @@ impl PortClaims {
 }
 
 impl Session {
-    /// Holds claims of its interfaces until it ends, and renews them.
+    /// Holds claims of its interfaces, and renews them.
     pub fn hold(&mut self, claims: Vec<PortClaim>) {
         self.claims.held.extend(claims);
+    }
+
+    /// Gives up its claims, those of interfaces that came back among them, to be held until a graph has
+    /// ended.
+    pub fn take_claims(&mut self) -> Vec<PortClaim> {
+        std::mem::take(&mut self.claims.held)
     }
 }

@@ -18,7 +18,9 @@ impl Session {
             return Vec::new();
         }
         let links: Vec<Link> = self.driver.mirror().links().cloned().collect();
-        self.not_adopted.retain(|index| links.iter().any(|link| link.index == *index));
+        let is_there = |index| links.iter().any(|link| link.index == index);
+        self.not_adopted.retain(|index| is_there(*index));
+        self.claims.retain(is_there);
         let mut returned = Vec::new();
         for old in gone {
             let is_free = |link: &Link| {

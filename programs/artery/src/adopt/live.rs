@@ -71,7 +71,7 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
         }
         None => open(&facts, &choice, options, voice)?,
     };
-    if let Some(interval) = exports.interval()? {
+    if let Some(interval) = exporter.as_ref().and_then(Exporter::interval) {
         let begun = session.accelerator_mut().begin_sampling(interval);
         begun.map_err(|error| anyhow!("packets can't be sampled: {}", refusal(&error, options.verbose)))?;
     }
@@ -152,9 +152,11 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     if let Some(samples) = &mut samples {
         samples.collect_samples(&mut session);
     }
-    // Programs stop before the graph that they send to.
+    // Programs stop before the graph that they send to, and the ports are free behind both.
+    let claims = session.take_claims();
     drop(session);
     engine.map_or(Ok(()), Engine::end)?;
+    drop(claims);
     voice.print_report(&report)?;
     Ok(0)
 }

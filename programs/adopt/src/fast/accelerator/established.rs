@@ -50,7 +50,7 @@ impl Accelerator {
         }
     }
 
-    /// Whether that is so.
+    /// Whether established connections are left to the kernel.
     pub fn suspends_established(&self) -> bool {
         self.is_suspended
     }
