@@ -21,7 +21,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A socket of either family.
 pub(super) trait Stream: Read + Write + Send {
-    fn set_patience(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()>;
+    fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()>;
     fn shut_down(&self, how: Shutdown);
     fn duplicate(&self) -> io::Result<Box<dyn Stream>>;
 }
@@ -29,7 +29,7 @@ pub(super) trait Stream: Read + Write + Send {
 macro_rules! stream {
     ($kind:ty) => {
         impl Stream for $kind {
-            fn set_patience(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
+            fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
                 self.set_read_timeout(read)?;
                 self.set_write_timeout(write)
             }
@@ -57,7 +57,7 @@ pub(super) struct Pool {
 struct Entry {
     /// In the order in which they were admitted.
     number: u64,
-    /// Whether it may write; connections that may not never take the place of one.
+    /// Whether it is of the router's user, or gave the token: one without never displaces it.
     trusted: bool,
     /// Whether a request of it has been answered.
     served: bool,
@@ -79,7 +79,7 @@ impl Pool {
         self.connections.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Admits a connection. Where there are too many, one of them makes room; see [`makes_room`].
+    /// Admits a connection. Where there are too many, [`longest_idle`] ends, or [`oldest_unprotected`].
     pub(super) fn enter(
         self: &Arc<Self>,
         stream: Box<dyn Stream>,
@@ -91,18 +91,21 @@ impl Pool {
         };
         let trusted = peer == Peer::Owner;
         let mut entries = self.entries();
-        let mut cut_another_off = false;
+        let mut displaced_unserved = false;
         if count(&entries, trusted) >= MAX_CONNECTIONS {
-            let Some(at) = makes_room(&entries, trusted) else { return Err(Refused(stream)) };
+            let oldest = || if trusted { None } else { oldest_unprotected(&entries) };
+            let Some(at) = longest_idle(&entries, trusted).or_else(oldest) else {
+                return Err(Refused(stream));
+            };
             let ended = entries.swap_remove(at);
-            cut_another_off = !ended.served && ended.since.elapsed() < LEAST_IDLE;
+            displaced_unserved = !ended.served && ended.since.elapsed() < LEAST_IDLE;
             ended.stream.shut_down(Shutdown::Both);
         }
         let number = self.admitted.fetch_add(1, Relaxed);
         let (phase, since) = (Phase::Waiting, Instant::now());
         entries.push(Entry { number, trusted, served: false, phase, since, stream: duplicate });
         drop(entries);
-        Ok(Connection { stream, peer, number, cut_another_off, pool: self.clone() })
+        Ok(Connection { stream, peer, number, displaced_unserved, pool: self.clone() })
     }
 
     /// Waits until no request is being answered, with a limit: the client that requested the end
@@ -118,16 +121,24 @@ fn count(entries: &[Entry], trusted: bool) -> usize {
     entries.iter().filter(|entry| entry.trusted == trusted).count()
 }
 
-/// Where the connection is that ends for a new one: the one that has been idle for longest. If none has been
-/// idle for long, the first of those that may not write, one that was served before one that was not: clients
-/// that never pause can't keep the others out. None that is being answered.
-fn makes_room(entries: &[Entry], trusted: bool) -> Option<usize> {
-    let may_end = |e: &Entry| e.trusted == trusted && e.phase != Phase::Answering;
-    let all = || (0..entries.len()).filter(|at| may_end(&entries[*at]));
-    let idle = all().filter(|at| entries[*at].since.elapsed() >= LEAST_IDLE);
-    let first =
-        || if trusted { None } else { all().min_by_key(|at| (!entries[*at].served, entries[*at].number)) };
-    idle.min_by_key(|at| entries[*at].since).or_else(first)
+/// Where the connection is that has been idle for longest, or has read nothing, if that is long. None that is
+/// being answered.
+fn longest_idle(entries: &[Entry], trusted: bool) -> Option<usize> {
+    let is_idle = |e: &Entry| e.phase != Phase::Answering && e.since.elapsed() >= LEAST_IDLE;
+    let idle = (0..entries.len()).filter(|at| entries[*at].trusted == trusted && is_idle(&entries[*at]));
+    idle.min_by_key(|at| entries[*at].since)
+}
+
+/// Where the oldest connection is that gave no token: clients that never pause can't keep the others out. One
+/// that had an answer ends before one that had none, one that is reading its answer after both, and none that
+/// is being answered.
+fn oldest_unprotected(entries: &[Entry]) -> Option<usize> {
+    let may_end = |e: &Entry| !e.trusted && e.phase != Phase::Answering;
+    let all = (0..entries.len()).filter(|at| may_end(&entries[*at]));
+    all.min_by_key(|at| {
+        let entry = &entries[*at];
+        (entry.phase == Phase::Sending, !entry.served, entry.number)
+    })
 }
 
 /// A connection that is not admitted.
@@ -138,7 +149,7 @@ pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     peer: Peer,
     number: u64,
-    cut_another_off: bool,
+    displaced_unserved: bool,
     pool: Arc<Pool>,
 }
 
@@ -150,9 +161,9 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Whether one that had just come, and had no answer yet, made room for it.
-    pub(super) fn cut_another_off(&self) -> bool {
-        self.cut_another_off
+    /// Whether one ended for it that had just come and had no answer yet.
+    pub(super) fn displaced_unserved(&self) -> bool {
+        self.displaced_unserved
     }
 
     /// The peer of the connection.
@@ -160,15 +171,16 @@ impl Connection {
         self.peer
     }
 
-    /// Keeps its place beside those that gave no token, now that it may write, unless too many do.
+    /// Keeps its place beside those that gave no token, now that it has given it. Where too many did, the one
+    /// of them that has been idle for longest ends, and if none has been for long this one is as it was.
     pub(crate) fn trust(&self) {
         let mut entries = self.pool.entries();
-        if count(&entries, true) < MAX_CONNECTIONS {
-            entries
-                .iter_mut()
-                .filter(|entry| entry.number == self.number)
-                .for_each(|entry| entry.trusted = true);
+        if count(&entries, true) >= MAX_CONNECTIONS {
+            let Some(at) = longest_idle(&entries, true) else { return };
+            entries.swap_remove(at).stream.shut_down(Shutdown::Both);
         }
+        let own = entries.iter_mut().find(|entry| entry.number == self.number);
+        own.into_iter().for_each(|entry| entry.trusted = true);
     }
 
     /// Enters a phase; an error if the connection had to make room.
@@ -194,7 +206,7 @@ impl Connection {
             if left.is_zero() {
                 return Ok(None);
             }
-            self.stream.set_patience(Some(left), None)?;
+            self.stream.set_timeouts(Some(left), None)?;
             match self.stream.read(bytes) {
                 Ok(count) => {
                     // What was read of a connection that had to make room may be half a request.
@@ -221,7 +233,7 @@ impl Connection {
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            self.stream.set_patience(None, Some(left))?;
+            self.stream.set_timeouts(None, Some(left))?;
             match self.stream.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => bytes = &bytes[count..],
@@ -286,37 +298,73 @@ mod tests {
         assert!(read(0, &mut all).unwrap(), "the first was at work");
     }
 
+    /// Clients of a TCP port: the client's end of each, and ours.
+    struct Clients(Arc<Pool>, Vec<(UnixStream, Connection)>);
+
+    impl Clients {
+        fn new(count: usize) -> Clients {
+            let mut clients = Clients(Arc::default(), Vec::new());
+            (0..count).for_each(|_| clients.add());
+            clients
+        }
+        fn add(&mut self) {
+            let (theirs, connection) = pair_of(&self.0, Peer::Tcp);
+            self.1.push((theirs, connection.ok().expect("it is admitted")));
+        }
+        fn serve(&mut self, at: usize, then: Phase) {
+            self.1[at].1.answer(|| ()).unwrap();
+            self.1[at].1.enter(then).unwrap();
+        }
+        /// Whether its connection goes on.
+        fn has(&self, at: usize) -> bool {
+            self.0.entries().iter().any(|entry| entry.number == at as u64)
+        }
+        fn is_trusted(&self, at: usize) -> bool {
+            self.0.entries().iter().any(|entry| entry.number == at as u64 && entry.trusted)
+        }
+    }
+
     #[test]
     fn clients_that_never_pause_keep_no_other_out_and_take_no_place_of_one_that_gave_the_token() {
-        let pool = Arc::new(Pool::default());
-        let mut all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| pair_of(&pool, Peer::Tcp)).collect();
-        all[0].1.as_ref().ok().unwrap().trust();
-        let soon = Instant::now() + Duration::from_secs(10);
-        for newer in 0..3 * MAX_CONNECTIONS {
-            all.push(pair_of(&pool, Peer::Tcp));
-            assert!(all.last().unwrap().1.is_ok(), "{newer}: others have just come");
-        }
-        assert_eq!(pool.entries().len(), MAX_CONNECTIONS + 1);
+        let mut clients = Clients::new(MAX_CONNECTIONS);
+        clients.1[0].1.trust();
+        (0..3 * MAX_CONNECTIONS).for_each(|_| clients.add());
+        assert_eq!(clients.0.entries().len(), MAX_CONNECTIONS + 1);
         let mut goes_on = |at: usize| {
-            let (theirs, connection) = &mut all[at];
-            let sent = theirs.write_all(b"x");
-            sent.is_ok() && connection.as_mut().ok().unwrap().read(&mut [0], soon).is_ok()
+            let soon = Instant::now() + Duration::from_secs(10);
+            let (theirs, connection) = &mut clients.1[at];
+            theirs.write_all(b"x").is_ok() && connection.read(&mut [0], soon).is_ok()
         };
         assert!(goes_on(0), "it gave the token");
-        assert!(!goes_on(1), "the first of the others made room");
-        let last = all.len() - 1;
-        all[last].1.as_mut().ok().unwrap().answer(|| ()).unwrap();
-        all[last].1.as_mut().ok().unwrap().write(b"x", soon).unwrap();
-        all.push(pair_of(&pool, Peer::Tcp));
-        let is_there = |number: u64| pool.entries().iter().any(|entry| entry.number == number);
-        assert!(
-            !is_there(last as u64) && is_there(last as u64 - 1),
-            "one that was served is the first to make room"
-        );
-        // Those that gave the token are limited, too.
-        let recent = all.len() - MAX_CONNECTIONS;
-        all[recent..].iter().for_each(|(_, connection)| connection.as_ref().ok().unwrap().trust());
-        assert_eq!(count(&pool.entries(), true), MAX_CONNECTIONS);
+        assert!(!goes_on(1), "the oldest of the others has ended");
+    }
+
+    #[test]
+    fn one_that_had_an_answer_ends_first_and_one_that_reads_it_last() {
+        let mut clients = Clients::new(MAX_CONNECTIONS);
+        clients.serve(3, Phase::Sending);
+        clients.serve(5, Phase::Waiting);
+        clients.add();
+        assert!(clients.has(0) && clients.has(3) && !clients.has(5));
+        assert!(!clients.1.last().unwrap().1.displaced_unserved());
+        (0..MAX_CONNECTIONS - 1).for_each(|_| clients.add());
+        assert!(clients.has(3) && !clients.has(0));
+        assert!(clients.1.last().unwrap().1.displaced_unserved());
+    }
+
+    #[test]
+    fn those_that_gave_the_token_are_limited_and_one_that_is_idle_gives_way() {
+        let mut clients = Clients::new(MAX_CONNECTIONS);
+        clients.1.iter().for_each(|(_, connection)| connection.trust());
+        clients.add();
+        let last = MAX_CONNECTIONS;
+        clients.1[last].1.trust();
+        assert!(!clients.is_trusted(last), "none has been idle for long");
+        let long_ago = Instant::now().checked_sub(2 * LEAST_IDLE).unwrap();
+        clients.0.entries()[7].since = long_ago;
+        clients.1[last].1.trust();
+        assert!(clients.is_trusted(last) && !clients.has(7));
+        assert_eq!(count(&clients.0.entries(), true), MAX_CONNECTIONS);
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl<H: Handlers> Talker for Control<H> {
     fn talk(&self, connection: &mut Connection) -> io::Result<()> {
         connection.write(GREETING.as_bytes(), Instant::now() + REPLY)?;
         let mut access = Access::new(connection.peer(), self.token.clone());
-        let could_write = access.may_write();
+        let mut is_trusted = access.may_write();
         let (mut input, mut closed, mut wrong) = (Input::default(), false, 0);
         loop {
             while let Some(request) = input.next(closed, Limits::of(access.may_write())) {
@@ -59,8 +59,9 @@ impl<H: Handlers> Talker for Control<H> {
                     bytes.extend(codec::reply(590, &["Too many lines without a command"]));
                     goes_on = false;
                 }
-                if access.may_write() && !could_write {
+                if access.may_write() && !is_trusted {
                     connection.trust();
+                    is_trusted = true;
                 }
                 connection.write(&bytes, Instant::now() + REPLY)?;
                 input.answered = Instant::now();

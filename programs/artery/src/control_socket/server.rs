@@ -282,11 +282,11 @@ fn connect(stream: Box<dyn Stream>, peer: Peer, talker: &impl Talker, pools: &Po
         Err(Refused(mut stream)) => {
             // A client that is turned away may be gone already.
             let _ =
-                stream.set_patience(None, Some(REFUSAL)).and_then(|()| stream.write_all(&talker.too_many()));
+                stream.set_timeouts(None, Some(REFUSAL)).and_then(|()| stream.write_all(&talker.too_many()));
             return Ok(());
         }
     };
-    let cut_another_off = connection.cut_another_off();
+    let is_crowded = peer == Peer::Tcp && connection.displaced_unserved();
     let talker = talker.clone();
     // An error on a connection concerns only its client, who sees it.
     let body = move || {
@@ -295,8 +295,9 @@ fn connect(stream: Box<dyn Stream>, peer: Peer, talker: &impl Talker, pools: &Po
         }
     };
     std::thread::Builder::new().name("connection".to_string()).spawn(body)?;
-    if cut_another_off {
-        // So that each has some time for its first request, however fast others come.
+    if is_crowded {
+        // So that each has some time for its first request, however fast others come. Unix sockets have other
+        // users than readers, who would wait for that.
         std::thread::sleep(RETRY);
     }
     Ok(())
