@@ -5,10 +5,12 @@ use crate::privsep::{self, Request};
 use artery_netlink::build::attribute;
 use artery_netlink::genetlink::{Group, GroupSender};
 use rustix::fd::OwnedFd;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::io;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Bytes of a frame in a sample, at most: what sFlow takes by default.
 pub const SAMPLE_BYTES: usize = 128;
@@ -16,6 +18,8 @@ pub const SAMPLE_BYTES: usize = 128;
 const NUMBERS: usize = 24;
 const NAME: &str = "PSAMPLE";
 const CAPABILITY: &str = "CAP_NET_ADMIN";
+/// How long a sample waits for the helper. Workers don't wait for that.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Where there is no such family.
 const MISSING: &str = "the kernel has no such group; load its module by 'modprobe psample'";
 
@@ -91,7 +95,7 @@ impl SampleGroup {
     pub fn find() -> Result<SampleGroup, DeviceError> {
         let refused = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => DeviceError::Refused { name: NAME.into(), why: MISSING.into() },
-            _ => DeviceError::from_io(NAME, "finding its group of netlink", CAPABILITY, &error),
+            _ => failed("finding its group of netlink", error),
         };
         let group = Group::find("psample", "packets").map_err(refused)?;
         let may_send = capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::NET_ADMIN));
@@ -107,6 +111,8 @@ impl SampleGroup {
         match privsep::helper() {
             Some(helper) => {
                 let ((), socket) = helper.descriptor(NAME, &Request::SampleGroup)?;
+                let limited = set_socket_timeout(&socket, Timeout::Send, Some(LONGEST_WAIT));
+                limited.map_err(|error| failed("setting up a socket", error.into()))?;
                 Ok(SampleSender::Helper(socket))
             }
             None => self.sender().map(SampleSender::Own),
@@ -114,8 +120,7 @@ impl SampleGroup {
     }
 
     fn sender(self) -> Result<GroupSender, DeviceError> {
-        let failed = |error: io::Error| DeviceError::from_io(NAME, "opening a socket", CAPABILITY, &error);
-        GroupSender::open(self.0).map_err(failed)
+        GroupSender::open(self.0).map_err(|error| failed("opening a socket", error))
     }
 }
 
@@ -128,16 +133,21 @@ pub enum SampleSender {
 }
 
 impl SampleSender {
-    /// Sends a sample. Without a listener it is lost, as those of the kernel.
+    /// Sends a sample, which is lost if no process listens, as those of the kernel are. It waits for the
+    /// helper, if that sends it, for [`LONGEST_WAIT`] at most; whether the kernel then takes it is not known
+    /// here.
     pub fn send(&self, sample: &FrameSample<'_>) -> io::Result<()> {
         match self {
             SampleSender::Own(group) => send_to(group, sample),
             SampleSender::Helper(socket) => {
-                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-                Ok(send(socket, &sample.encode(), flags).map(drop)?)
+                Ok(send(socket, &sample.encode(), SendFlags::NOSIGNAL).map(drop)?)
             }
         }
     }
+}
+
+fn failed(doing: &'static str, error: io::Error) -> DeviceError {
+    DeviceError::from_io(NAME, doing, CAPABILITY, &error)
 }
 
 fn send_to(group: &GroupSender, sample: &FrameSample<'_>) -> io::Result<()> {
@@ -162,8 +172,8 @@ pub(crate) fn serve_samples(socket: OwnedFd) -> Result<JoinHandle<()>, DeviceErr
             }
         }
     };
-    let failed = |error: io::Error| DeviceError::from_io(NAME, "starting a thread", CAPABILITY, &error);
-    std::thread::Builder::new().name("psample".into()).spawn(body).map_err(failed)
+    let thread = std::thread::Builder::new().name("psample".into()).spawn(body);
+    thread.map_err(|error| failed("starting a thread", error))
 }
 
 #[cfg(test)]

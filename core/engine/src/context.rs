@@ -303,7 +303,7 @@ impl Context<'_> {
         let prefix = self.graph.plan.prefix(self.node).to_string();
         let call = HandlerCall { full: name, prefix: &prefix, text: value };
         self.graph.plan.clone().write_handler(self.graph, call, self.turn)?;
-        if name == STOP {
+        if name.trim_start_matches('.') == STOP {
             self.graph.control.record_stop_by(self.name());
         }
         Ok(())

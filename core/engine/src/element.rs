@@ -6,7 +6,7 @@ use std::any::Any;
 /// What every element can do. Most implement [`Simple`] instead, or `push` alone.
 pub trait Element: Any + Send {
     /// Takes the packets that arrived on `input`. Each is sent, discarded with a reason, or kept. The
-    /// default, for elements that have no input or only pull by it, sends all by output 0.
+    /// default passes all on by output 0.
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         let _ = input;
         cx.send_all(0, batch);

@@ -74,11 +74,11 @@ impl Events {
         limit: Option<Duration>,
         ready: impl FnMut(usize),
     ) -> bool {
-        let is_rung = self.collect_ready(limit, ready);
-        if is_rung {
+        let is_signalled = self.collect_ready(limit, ready);
+        if is_signalled {
             waker.clear_wakeups();
         }
-        is_rung
+        is_signalled
     }
     /// Calls `ready` with each node whose file is ready now. Leaves the waker signalled: a worker that goes
     /// to sleep after this poll must still wake up by it.
@@ -95,14 +95,14 @@ impl Events {
         });
         // An interrupted wait is one that was short.
         let count = epoll::wait(&self.epoll, &mut events[..], limit.as_ref()).unwrap_or(0);
-        let mut is_rung = false;
+        let mut is_signalled = false;
         for event in &events[..count] {
             match event.data.u64() {
-                WAKER => is_rung = true,
+                WAKER => is_signalled = true,
                 node => ready(node as usize),
             }
         }
-        is_rung
+        is_signalled
     }
 }
 
@@ -111,12 +111,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_at_the_files_leaves_the_bell_to_be_heard_and_a_wait_silences_it() {
+    fn a_poll_of_the_files_leaves_the_waker_signalled_and_a_wait_clears_it() {
         let waker = Waker::new().unwrap();
         let events = Events::new(&waker).unwrap();
         waker.wake();
         events.poll_ready(|_| unreachable!("no file is watched"));
-        assert!(events.collect_ready(Some(Duration::ZERO), |_| ()), "the look silenced the waker");
+        assert!(events.collect_ready(Some(Duration::ZERO), |_| ()), "the poll cleared the waker");
         assert!(events.wait_ready(&waker, None, |_| unreachable!("no file is watched")));
         assert!(!events.collect_ready(Some(Duration::ZERO), |_| ()));
     }

@@ -5,6 +5,7 @@
 //! samples are lost and counted. A worker that takes no samples does one load for each batch.
 use crate::flow_export::End;
 use artery_wire::{Ip6Headers, IpProtocol, Ipv4, Ipv6};
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,11 +21,12 @@ const MOST_KEPT: usize = 1024;
 const TCP_FLAGS: usize = 13;
 
 /// Bytes of a frame that a sample keeps, at most.
-const KEPT: usize = 128;
+const KEPT: usize = artery_device::SAMPLE_BYTES;
 
 /// The first bytes of a frame, from the link header on, and its length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct FrameStart {
+    /// Bytes of the whole frame.
     pub length: u32,
     kept: u8,
     bytes: [u8; KEPT],
@@ -39,6 +41,7 @@ impl FrameStart {
         FrameStart { length, kept: kept as u8, bytes }
     }
 
+    /// The first bytes, at most as many as a sample for PSAMPLE has.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.kept.into()]
     }
@@ -75,24 +78,14 @@ impl SampledPacket {
     /// Reads the first bytes of a packet, from the IP header on; None without one. The rest may be missing.
     /// `frame` is what it came in.
     pub fn parse(packet: &[u8], frame: FrameStart, time: Duration) -> Option<SampledPacket> {
-        let parsed = Self::parse_headers(packet, time)?;
-        Some(SampledPacket { frame, ..parsed })
-    }
-
-    fn parse_headers(packet: &[u8], time: Duration) -> Option<SampledPacket> {
         match packet.first()? >> 4 {
             4 => {
                 let ip = Ipv4::new(packet).ok()?;
                 let upper = if ip.fragment_offset() == 0 { packet.get(ip.header_len()..) } else { None };
                 let bytes = ip.total_length().into();
-                Some(Self::new(
-                    [ip.src().into(), ip.dst().into()],
-                    ip.protocol(),
-                    ip.tos(),
-                    bytes,
-                    upper,
-                    time,
-                ))
+                let addresses = [ip.src().into(), ip.dst().into()];
+                let headers = (addresses, ip.protocol(), ip.tos(), bytes);
+                Some(Self::new(headers, upper, frame, time))
             }
             6 => {
                 let ip = Ipv6::new(packet).ok()?;
@@ -103,18 +96,17 @@ impl SampledPacket {
                 };
                 let bytes = u32::from(ip.payload_length()) + Ipv6::<&[u8]>::LEN as u32;
                 let addresses = [ip.src().into(), ip.dst().into()];
-                Some(Self::new(addresses, protocol, ip.traffic_class(), bytes, upper, time))
+                let headers = (addresses, protocol, ip.traffic_class(), bytes);
+                Some(Self::new(headers, upper, frame, time))
             }
             _ => None,
         }
     }
 
     fn new(
-        [source, destination]: [IpAddr; 2],
-        protocol: IpProtocol,
-        tos: u8,
-        bytes: u32,
+        ([source, destination], protocol, tos, bytes): ([IpAddr; 2], IpProtocol, u8, u32),
         upper: Option<&[u8]>,
+        frame: FrameStart,
         time: Duration,
     ) -> SampledPacket {
         let upper = upper.unwrap_or_default();
@@ -134,12 +126,12 @@ impl SampledPacket {
             ingress: 0,
             egress: 0,
             time,
-            frame: FrameStart::new(&[], 0),
+            frame,
         }
     }
 }
 
-/// The samples of a router.
+/// The samples of a router. Those that wait take up to 15 MB.
 #[derive(Default)]
 pub struct PacketSamples {
     /// One of so many packets is sampled; 0 for none.
@@ -147,6 +139,8 @@ pub struct PacketSamples {
     taken: AtomicU64,
     lost: AtomicU64,
     queue: Mutex<Vec<SampledPacket>>,
+    /// The kernel's numbers of interfaces that samples are taken at, by name.
+    interfaces: Mutex<HashMap<String, Arc<AtomicU32>>>,
 }
 
 impl PacketSamples {
@@ -159,6 +153,19 @@ impl PacketSamples {
     #[inline]
     pub fn interval(&self) -> u32 {
         self.interval.load(Relaxed)
+    }
+
+    /// The kernel's number of an interface, for samples: 0 before [`read_interfaces`](Self::read_interfaces),
+    /// and while there is none of that name.
+    pub fn interface(&self, name: &str) -> Arc<AtomicU32> {
+        let mut interfaces = self.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+        interfaces.entry(name.to_owned()).or_default().clone()
+    }
+
+    /// Reads the numbers of all interfaces that samples are taken at: one that is made again has another.
+    pub fn read_interfaces(&self, number_of: impl Fn(&str) -> u32) {
+        let interfaces = self.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+        interfaces.iter().for_each(|(name, number)| number.store(number_of(name), Relaxed));
     }
 
     /// Samples so far, with those that found no room.

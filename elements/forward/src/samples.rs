@@ -2,28 +2,21 @@
 use crate::fast_path::LINK;
 use crate::shared::SharedRouter;
 use artery_common::packet_samples::{FrameStart, PacketSamples, SampledPacket, Sampler};
-use artery_device::Interface;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long numbers of interfaces are used.
-const VALID: Duration = Duration::from_secs(10);
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Samples frames of a router's ports.
 pub(crate) struct PortSampler {
     sampler: Sampler,
-    /// Names of the ports, by their numbers.
-    names: Vec<String>,
-    /// The kernel's numbers of the ports' interfaces, 0 for those that the kernel does not have.
-    interfaces: Vec<u32>,
-    /// When these were read: an interface that is made again has another number.
-    read: Option<Duration>,
+    /// The kernel's numbers of the ports' interfaces.
+    interfaces: Vec<Arc<AtomicU32>>,
 }
 
 impl PortSampler {
     pub(crate) fn new(samples: Arc<PacketSamples>, router: &SharedRouter) -> PortSampler {
-        let names = router.lock_tables().ports().iter().map(|port| port.name.to_string()).collect();
-        PortSampler { sampler: Sampler::new(samples), names, interfaces: Vec::new(), read: None }
+        let tables = router.lock_tables();
+        let interfaces = tables.ports().iter().map(|port| samples.interface(&port.name)).collect();
+        PortSampler { sampler: Sampler::new(samples), interfaces }
     }
 
     /// See [`Sampler::is_due`].
@@ -39,14 +32,10 @@ impl PortSampler {
         frames: usize,
         frame: impl Fn(usize) -> Option<(&'a [u8], usize, Option<usize>)>,
     ) {
-        let PortSampler { sampler, names, interfaces, read } = self;
+        let PortSampler { sampler, interfaces } = self;
         sampler.sample_batch(frames, |place, now| {
-            if read.is_none_or(|read| now.saturating_sub(read) >= VALID) {
-                let number = |name: &String| Interface::find(name).map_or(0, |interface| interface.index);
-                (*interfaces, *read) = (names.iter().map(number).collect(), Some(now));
-            }
-            let number =
-                |port: Option<usize>| port.and_then(|port| interfaces.get(port)).copied().unwrap_or(0);
+            let interface = |port: Option<usize>| port.and_then(|port| interfaces.get(port));
+            let number = |port: Option<usize>| interface(port).map_or(0, |number| number.load(Relaxed));
             let (bytes, came_by, leaves_by) = frame(place)?;
             let frame = FrameStart::new(bytes, bytes.len() as u32);
             let packet = SampledPacket::parse(bytes.get(LINK..)?, frame, now)?;

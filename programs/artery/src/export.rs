@@ -7,12 +7,15 @@ use crate::output::Output;
 use crate::psample::{self, PsampleSettings, SampleTarget};
 use anyhow::{Context as _, bail};
 use artery_common::packet_samples::PacketSamples;
+use artery_device::Interface;
 use artery_engine::Resources;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// How often numbers of interfaces are read.
+const INTERFACES: Duration = Duration::from_secs(1);
 /// How often records are sent.
 const PERIOD: Duration = Duration::from_millis(250);
 
@@ -28,7 +31,7 @@ impl ExportSettings {
     ///
     /// # Errors
     /// Two of these are given.
-    pub(crate) fn interval(&self) -> anyhow::Result<Option<u32>> {
+    fn interval(&self) -> anyhow::Result<Option<u32>> {
         let ipfix = self.ipfix.as_ref().and_then(|ipfix| ipfix.sample);
         let group = self.psample.as_ref().map(|psample| psample.interval);
         if let (Some(ipfix), Some(group)) = (ipfix, group)
@@ -59,13 +62,19 @@ impl Exporter {
         Ok((ipfix.is_some() || psample.is_some()).then_some(Exporter { ipfix, psample, interval }))
     }
 
+    /// One of how many packets is sampled, if any.
+    pub(crate) fn interval(&self) -> Option<u32> {
+        self.interval
+    }
+
     /// Has the workers record flows and samples, and sends them from now on.
     pub(crate) fn start(self, resources: &Resources, voice: Output) -> anyhow::Result<Export> {
         let samples = resources.get::<PacketSamples>();
         let target = self.psample.map(|group| group.start(resources, voice)).transpose()?;
         samples.turn_on(self.interval.unwrap_or(0));
         let ipfix = self.ipfix.map(|ipfix| ipfix.start(resources, voice));
-        let mut targets = ExportTargets { samples, ipfix, psample: target };
+        let mut targets = ExportTargets { samples, read: None, ipfix, psample: target };
+        targets.read_interfaces();
         let (end, ends) = mpsc::channel::<()>();
         let thread = std::thread::Builder::new().name("export".into()).spawn(move || {
             while ends.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
@@ -81,12 +90,24 @@ impl Exporter {
 /// What the thread sends, and where to.
 struct ExportTargets {
     samples: Arc<PacketSamples>,
+    /// When numbers of interfaces were read last.
+    read: Option<Instant>,
     ipfix: Option<MessageSender>,
     psample: Option<SampleTarget>,
 }
 
 impl ExportTargets {
+    fn read_interfaces(&mut self) {
+        let is_sampled = self.samples.interval() > 0;
+        if is_sampled && self.read.is_none_or(|read| read.elapsed() >= INTERFACES) {
+            self.read = Some(Instant::now());
+            let number_of = |name: &str| Interface::find(name).map_or(0, |interface| interface.index);
+            self.samples.read_interfaces(number_of);
+        }
+    }
+
     fn send_records(&mut self) {
+        self.read_interfaces();
         let samples = self.samples.drain_samples();
         if let Some(group) = &mut self.psample {
             group.send_samples(&samples);

@@ -116,6 +116,15 @@ struct ExportCounts {
     records: AtomicU64,
     /// Records of messages that could not be sent.
     unsent: AtomicU64,
+    /// Whether samples are exported, and not for PSAMPLE alone.
+    has_samples: bool,
+}
+
+impl ExportCounts {
+    /// Records that found no room before they could be sent.
+    fn lost_in_queues(&self, flows: &FlowExport, samples: &PacketSamples) -> u64 {
+        flows.lost_records() + if self.has_samples { samples.lost_samples() } else { 0 }
+    }
 }
 
 /// The exporter of a router, for its metrics.
@@ -131,7 +140,8 @@ impl Exporter {
         };
         let from = settings.source.unwrap_or(SocketAddr::new(any, 0));
         let socket = bind_freely(from).with_context(|| format!("can't export flows from {}", from.ip()))?;
-        Ok(Exporter { socket, settings: settings.clone(), counts: Arc::default() })
+        let counts = ExportCounts { has_samples: settings.sample.is_some(), ..ExportCounts::default() };
+        Ok(Exporter { socket, settings: settings.clone(), counts: Arc::new(counts) })
     }
 
     /// Has the workers record flows from now on.
@@ -191,7 +201,7 @@ impl MessageSender {
         for flow in self.export.take_records() {
             self.add_record(&mut message, |message| message.add_flow(&flow));
         }
-        let exported = if self.exporter.settings.sample.is_some() { samples } else { &[] };
+        let exported = if self.exporter.counts.has_samples { samples } else { &[] };
         for packet in exported {
             self.add_record(&mut message, |message| message.add_sample(packet));
         }
@@ -210,7 +220,8 @@ impl MessageSender {
     }
 
     fn lost_records(&self) -> u64 {
-        self.export.lost_records() + self.samples.lost_samples() + self.exporter.counts.unsent.load(Relaxed)
+        let counts = &self.exporter.counts;
+        counts.lost_in_queues(&self.export, &self.samples) + counts.unsent.load(Relaxed)
     }
 
     fn send_message(&mut self, message: Message) {
@@ -256,7 +267,7 @@ pub(crate) fn write_metrics(resources: &Resources, text: &mut Exposition) {
     let counts = running.0.lock().unwrap_or_else(|e| e.into_inner()).upgrade();
     let Some(counts) = counts else { return };
     let samples = resources.get::<PacketSamples>();
-    let lost = resources.get::<FlowExport>().lost_records() + samples.lost_samples();
+    let lost = counts.lost_in_queues(&resources.get::<FlowExport>(), &samples);
     text.single(
         "artery_ipfix_messages_total",
         Kind::Counter,
@@ -269,7 +280,7 @@ pub(crate) fn write_metrics(resources: &Resources, text: &mut Exposition) {
         "Data records in these messages.",
         counts.records.load(Relaxed),
     );
-    if samples.interval() > 0 {
+    if counts.has_samples {
         text.single(
             "artery_ipfix_sampled_packets_total",
             Kind::Counter,

@@ -81,13 +81,14 @@ pub(crate) struct SampleTarget {
     counts: Arc<SampleCounts>,
     voice: Output,
     sequence: u32,
-    /// Whether the last sample could not be sent.
+    /// Whether some of the last samples could not be sent.
     has_failed: bool,
 }
 
 impl SampleTarget {
     pub(crate) fn send_samples(&mut self, samples: &[SampledPacket]) {
-        for packet in samples {
+        let mut failure = None;
+        for (done, packet) in samples.iter().enumerate() {
             let PsampleSettings { interval, group } = self.settings;
             let sample = FrameSample {
                 ingress: packet.ingress,
@@ -101,9 +102,25 @@ impl SampleTarget {
             // Counted whether or not it was sent: an agent sees by it how many are missing.
             self.sequence = self.sequence.wrapping_add(1);
             let sent = self.sender.send(&sample);
-            let count = if sent.is_ok() { &self.counts.sent } else { &self.counts.unsent };
-            count.fetch_add(1, Relaxed);
-            self.report_failure(sent.err().as_ref());
+            match sent {
+                Ok(()) => {
+                    self.counts.sent.fetch_add(1, Relaxed);
+                }
+                Err(error) => {
+                    // The helper has had its time: what else waits is lost, too.
+                    let is_late = error.kind() == io::ErrorKind::WouldBlock;
+                    let lost = if is_late { samples.len() - done } else { 1 };
+                    self.counts.unsent.fetch_add(lost as u64, Relaxed);
+                    failure = Some(error);
+                    if is_late {
+                        self.sequence = self.sequence.wrapping_add(lost as u32 - 1);
+                        break;
+                    }
+                }
+            }
+        }
+        if !samples.is_empty() {
+            self.report_failure(failure.as_ref());
         }
     }
 
@@ -130,7 +147,7 @@ pub(crate) fn write_metrics(resources: &Resources, text: &mut Exposition) {
     text.single(
         "artery_psample_samples_total",
         Kind::Counter,
-        "Samples that were sent to the kernel's PSAMPLE group.",
+        "Samples that were sent to the kernel's PSAMPLE group, or to the helper for it.",
         sent,
     );
     let name = "artery_psample_lost_samples_total";

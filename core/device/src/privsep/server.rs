@@ -130,7 +130,10 @@ impl Server {
     fn sample_socket(&mut self) -> Result<OwnedFd, DeviceError> {
         let name = "PSAMPLE";
         if self.samples.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            return Err(DeviceError::Refused { name: name.into(), why: "it is in use".into() });
+            return Err(DeviceError::Refused {
+                name: name.into(),
+                why: "this router sends samples already".into(),
+            });
         }
         let failed = |e: io::Error| DeviceError::from_io(name, "opening a socket", CAPABILITY, &e);
         let (own, theirs) = Channel::pair().map_err(failed)?;
