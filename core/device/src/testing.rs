@@ -1,4 +1,4 @@
-//! What tests of ports have in common: frames, queues, patience, cables and hosts at their ends, and
+//! What tests of ports have in common: frames, queues, time limits, cables and hosts at their ends, and
 //! processes that hold a port.
 use crate::af_packet::{AfPacketRx, AfPacketTx, FanoutGroup, find};
 use crate::namespace::{Host, run};
@@ -42,7 +42,7 @@ pub(crate) fn is_ready(fd: impl AsFd, seconds: i64) -> bool {
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
 }
 
-/// Receives until `done` says so of a packet, with patience for five seconds; returns what came.
+/// Receives until `done` says so of a packet, for five seconds at most; returns what came.
 pub(crate) fn receive_until(
     rx: &mut dyn RxQueue,
     pool: &'static Pool,

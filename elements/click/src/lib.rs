@@ -64,7 +64,7 @@ artery_common::element_groups! {
     ]:
         icmp_rewriter, ip_rewriter_patterns, round_robin_ip_mapper;
 
-    files(rotation, summary, summary_lines, trace, transfer):
+    files(line_output, output_file, summary, summary_lines, trace, transfer):
         from_dump, from_ip_summary_dump, to_dump, to_ip_summary_dump;
 
     script(info):

@@ -1,4 +1,7 @@
-use artery_engine::{Arg, ArgError, Class, Context, DropReason, Field, Handler, Packet, Simple};
+use artery_engine::{
+    Arg, ArgError, Class, Context, DropReason, Handler, HandlerError, Packet, Show, Simple, Write,
+    parse_value,
+};
 
 pub static CLASS: Class = Class {
     name: "DropEvery",
@@ -8,13 +11,22 @@ pub static CLASS: Class = Class {
 Passes packets on, but for every Nth, which is dropped. Good for trying how a protocol lives with losses.",
     example: "Idle -> DropEvery(10) -> Discard;",
     args: &[Arg::required("N", "1 or more", "which packets are dropped")],
-    handlers: &[Handler::field("n", "N", &Field(|d: &mut DropEvery| &mut d.n))],
-    build: |args| match args.read("N")? {
-        0 => Err(ArgError::wrong("N must be at least 1")),
-        n => Ok(Box::new(DropEvery { n, passed: 0 })),
+    handlers: &[Handler::read("n", "N", &Show(|d: &mut DropEvery| d.n)).and_write(&Write(
+        |d: &mut DropEvery, text, _| {
+            d.n = at_least_one(parse_value(text)?).map_err(HandlerError::refused)?;
+            Ok(())
+        },
+    ))],
+    build: |args| {
+        let n = at_least_one(args.read("N")?).map_err(ArgError::wrong)?;
+        Ok(Box::new(DropEvery { n, passed: 0 }))
     },
     ..Class::DEFAULT
 };
+
+fn at_least_one(n: u32) -> Result<u32, &'static str> {
+    if n == 0 { Err("N must be at least 1") } else { Ok(n) }
+}
 
 struct DropEvery {
     n: u32,
@@ -50,5 +62,8 @@ mod tests {
     #[test]
     fn no_packet_is_the_nought_th() {
         assert_eq!(Bench::config_error(&CLASS, "0"), "N must be at least 1");
+        let mut bench = Bench::new(&CLASS, "3");
+        assert_eq!(bench.write("n", "0").unwrap_err().to_string(), "N must be at least 1");
+        assert_eq!(bench.read("n", "").as_deref(), Ok("3"));
     }
 }

@@ -11,9 +11,16 @@ pub(crate) fn classes() -> Classes {
 
 /// Adds classes, once, before any configuration is read.
 pub(crate) fn add_classes(more: &[&'static Class]) {
-    let own = artery_elements::CLASSES;
-    for class in more {
-        assert!(own.find_class(class.name).is_none(), "Artery has a class {} already", class.name);
+    if more.is_empty() {
+        return;
     }
-    let _ = ALL.set(Classes([own.0, more].concat().leak()));
+    let mut all = artery_elements::CLASSES.0.to_vec();
+    for class in more {
+        for name in class.aliases.iter().chain([&class.name]) {
+            let is_taken = all.iter().any(|other| other.name == *name || other.aliases.contains(name));
+            assert!(!is_taken, "there is a class {name} already");
+        }
+        all.push(class);
+    }
+    assert!(ALL.set(Classes(all.leak())).is_ok(), "classes are added once");
 }

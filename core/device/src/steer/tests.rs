@@ -372,7 +372,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_bell_that_is_rung_late_wakes_once_and_is_silent_then() {
+fn a_waker_that_is_signalled_late_wakes_once() {
     let waker = Waker::new().unwrap();
     waker.request_wakeup();
     assert!(waker.claim_wakeup());

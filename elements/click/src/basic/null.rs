@@ -1,26 +1,6 @@
 use artery_engine::{Batch, Class, Context, Element};
 
-pub static CLASS: Class = NULL;
-
-pub static PUSH: Class = Class {
-    name: "PushNull",
-    summary: "passes packets on unchanged, by push only",
-    manual: "Passes packets on unchanged, as Null does, with ports that are push and nothing else.",
-    example: "Idle -> PushNull -> Discard;",
-    processing: "h/h",
-    ..NULL
-};
-
-pub static PULL: Class = Class {
-    name: "PullNull",
-    summary: "passes packets on unchanged, by pull only",
-    manual: "Passes packets on unchanged, as Null does, with ports that are pull and nothing else.",
-    example: "Idle -> PullNull -> Discard;",
-    processing: "l/l",
-    ..NULL
-};
-
-const NULL: Class = Class {
+pub static CLASS: Class = Class {
     name: "Null",
     group: "basic",
     summary: "passes packets on unchanged",
@@ -29,6 +9,24 @@ const NULL: Class = Class {
     example: "Idle -> Null -> Discard;",
     build: |_| Ok(Box::new(Null)),
     ..Class::PER_WORKER
+};
+
+pub static PUSH: Class = Class {
+    name: "PushNull",
+    summary: "passes packets on unchanged, by push only",
+    manual: "Passes packets on unchanged, as Null does, with ports that are push and nothing else.",
+    example: "Idle -> PushNull -> Discard;",
+    processing: "h/h",
+    ..CLASS
+};
+
+pub static PULL: Class = Class {
+    name: "PullNull",
+    summary: "passes packets on unchanged, by pull only",
+    manual: "Passes packets on unchanged, as Null does, with ports that are pull and nothing else.",
+    example: "Idle -> PullNull -> Discard;",
+    processing: "l/l",
+    ..CLASS
 };
 
 /// Passes packets on; also what PushNull and PullNull do.

@@ -6,27 +6,7 @@ use artery_engine::{
 };
 use std::any::Any;
 
-pub static CLASS: Class = RATED_SPLITTER;
-
-pub static BANDWIDTH: Class = Class {
-    name: "BandwidthRatedSplitter",
-    summary: "sends packets above a given bandwidth elsewhere",
-    manual: "
-Sends packets of up to RATE by output 0, and what goes beyond that by output 1, or drops it when there is
-none. After a pause as many bytes may pass at once as came in BURST_DURATION at the rate, or BURST_BYTES,
-besides 128 kB.",
-    example: "InfiniteSource(LIMIT 100) -> s :: BandwidthRatedSplitter(1Mbps) -> Discard;\ns[1] -> Discard;",
-    args: &[
-        Arg::required("RATE", "bandwidth", "how much passes a second"),
-        Arg::keyword("BURST_DURATION", "seconds", "20ms", "how much time may be made up for"),
-        Arg::keyword("BURST_BYTES", "bytes", "", "how many bytes may be made up for, instead"),
-    ],
-    live: false,
-    build: |args| Ok(Box::new(RatedSplitter::new(args, Unit::Bytes)?)),
-    ..RATED_SPLITTER
-};
-
-const RATED_SPLITTER: Class = Class {
+pub static CLASS: Class = Class {
     name: "RatedSplitter",
     group: "basic",
     summary: "sends packets above a given rate elsewhere",
@@ -45,6 +25,24 @@ is none. After a pause as many may pass at once as came in BURST_DURATION at the
     live: true,
     build: |args| Ok(Box::new(RatedSplitter::new(args, Unit::Packets)?)),
     ..Class::DEFAULT
+};
+
+pub static BANDWIDTH: Class = Class {
+    name: "BandwidthRatedSplitter",
+    summary: "sends packets above a given bandwidth elsewhere",
+    manual: "
+Sends packets of up to RATE by output 0, and what goes beyond that by output 1, or drops it when there is
+none. After a pause as many bytes may pass at once as came in BURST_DURATION at the rate, or BURST_BYTES,
+besides 128 kB.",
+    example: "InfiniteSource(LIMIT 100) -> s :: BandwidthRatedSplitter(1Mbps) -> Discard;\ns[1] -> Discard;",
+    args: &[
+        Arg::required("RATE", "bandwidth", "how much passes a second"),
+        Arg::keyword("BURST_DURATION", "seconds", "20ms", "how much time may be made up for"),
+        Arg::keyword("BURST_BYTES", "bytes", "", "how many bytes may be made up for, instead"),
+    ],
+    live: false,
+    build: |args| Ok(Box::new(RatedSplitter::new(args, Unit::Bytes)?)),
+    ..CLASS
 };
 
 static HANDLERS: &[Handler] = &[

@@ -1,23 +1,6 @@
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, Element};
 
-pub static CLASS: Class = TEE;
-
-pub static PULL: Class = Class {
-    name: "PullTee",
-    summary: "pushes copies of the packets that are pulled through it",
-    manual: "
-Output 0 is pulled from. A copy of every packet that is pulled through leaves by push by each of the other
-outputs. N, when given, must be the number of outputs in use.",
-    example: "Idle -> Queue -> t :: PullTee -> Discard;\nt[1] -> Discard;",
-    processing: "l/lh",
-    build: |args| {
-        check_arms(args)?;
-        Ok(Box::new(PullTee))
-    },
-    ..TEE
-};
-
-const TEE: Class = Class {
+pub static CLASS: Class = Class {
     name: "Tee",
     group: "basic",
     summary: "sends a copy of every packet by each output",
@@ -33,6 +16,21 @@ their own, so that each way may change its packet. N, when given, must be the nu
         Ok(Box::new(Tee))
     },
     ..Class::PER_WORKER
+};
+
+pub static PULL: Class = Class {
+    name: "PullTee",
+    summary: "pushes copies of the packets that are pulled through it",
+    manual: "
+Output 0 is pulled from. A copy of every packet that is pulled through leaves by push by each of the other
+outputs. N, when given, must be the number of outputs in use.",
+    example: "Idle -> Queue -> t :: PullTee -> Discard;\nt[1] -> Discard;",
+    processing: "l/lh",
+    build: |args| {
+        check_arms(args)?;
+        Ok(Box::new(PullTee))
+    },
+    ..CLASS
 };
 
 struct Tee;

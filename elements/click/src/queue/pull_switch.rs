@@ -3,18 +3,7 @@ use artery_engine::{
     StartError, Write, parse_value,
 };
 
-pub static CLASS: Class = PULL_SWITCH;
-
-pub static SIMPLE: Class = Class {
-    name: "SimplePullSwitch",
-    summary: "pulls from one input, which a handler chooses",
-    manual: "
-Does what PullSwitch does. In Click it differs by not telling who pulls whether there is something to pull.",
-    example: "Idle -> Queue -> s :: SimplePullSwitch(1) -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
-    ..PULL_SWITCH
-};
-
-const PULL_SWITCH: Class = Class {
+pub static CLASS: Class = Class {
     name: "PullSwitch",
     group: "queue",
     summary: "pulls from one input, which a handler chooses",
@@ -29,6 +18,15 @@ negative, or not connected, nothing can be pulled.",
     signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(PullSwitch::new(args)?)),
     ..Class::PER_WORKER
+};
+
+pub static SIMPLE: Class = Class {
+    name: "SimplePullSwitch",
+    summary: "pulls from one input, which a handler chooses",
+    manual: "
+Does what PullSwitch does. In Click it differs by not telling who pulls whether there is something to pull.",
+    example: "Idle -> Queue -> s :: SimplePullSwitch(1) -> Unqueue -> Discard;\nIdle -> Queue -> [1]s;",
+    ..CLASS
 };
 
 static HANDLERS: &[Handler] = &[

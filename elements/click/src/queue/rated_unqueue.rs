@@ -1,26 +1,7 @@
 use super::rated::{HANDLERS, Rated, Unit};
 use artery_engine::{Arg, Class};
 
-pub static CLASS: Class = RATED_UNQUEUE;
-
-pub static BANDWIDTH: Class = Class {
-    name: "BandwidthRatedUnqueue",
-    summary: "pulls packets at a given bandwidth and pushes them on",
-    manual: "
-Pulls packets and pushes them on, RATE bytes a second. After a pause it may catch up on what it could have
-moved in BURST_DURATION, or on BURST_BYTES, and on one long packet more. It sleeps while upstream has
-nothing.",
-    example: "InfiniteSource(LIMIT 10) -> Queue -> BandwidthRatedUnqueue(384 kbps) -> Discard;",
-    args: &[
-        Arg::required("RATE", "bandwidth", "how many bytes to move a second"),
-        Arg::keyword("BURST_DURATION", "seconds", "20ms", "how much time it may make up for"),
-        Arg::keyword("BURST_BYTES", "bytes", "", "how many bytes it may make up for, instead"),
-    ],
-    build: |args| Ok(Box::new(Rated::new(Unit::Bytes, args)?)),
-    ..RATED_UNQUEUE
-};
-
-const RATED_UNQUEUE: Class = Class {
+pub static CLASS: Class = Class {
     name: "RatedUnqueue",
     group: "queue",
     summary: "pulls packets at a given rate and pushes them on",
@@ -37,6 +18,23 @@ BURST_DURATION, or on BURST_SIZE packets. It sleeps while upstream has nothing."
     handlers: HANDLERS,
     build: |args| Ok(Box::new(Rated::new(Unit::Packets, args)?)),
     ..Class::DEFAULT
+};
+
+pub static BANDWIDTH: Class = Class {
+    name: "BandwidthRatedUnqueue",
+    summary: "pulls packets at a given bandwidth and pushes them on",
+    manual: "
+Pulls packets and pushes them on, RATE bytes a second. After a pause it may catch up on what it could have
+moved in BURST_DURATION, or on BURST_BYTES, and on one long packet more. It sleeps while upstream has
+nothing.",
+    example: "InfiniteSource(LIMIT 10) -> Queue -> BandwidthRatedUnqueue(384 kbps) -> Discard;",
+    args: &[
+        Arg::required("RATE", "bandwidth", "how many bytes to move a second"),
+        Arg::keyword("BURST_DURATION", "seconds", "20ms", "how much time it may make up for"),
+        Arg::keyword("BURST_BYTES", "bytes", "", "how many bytes it may make up for, instead"),
+    ],
+    build: |args| Ok(Box::new(Rated::new(Unit::Bytes, args)?)),
+    ..CLASS
 };
 
 #[cfg(test)]

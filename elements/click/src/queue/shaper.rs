@@ -5,20 +5,7 @@ use artery_engine::{
     StartError, Write,
 };
 
-pub static CLASS: Class = SHAPER;
-
-pub static BANDWIDTH: Class = Class {
-    name: "BandwidthShaper",
-    summary: "lets packets be pulled at a given bandwidth",
-    manual: "Lets packets be pulled, RATE bytes a second. Whoever pulls sleeps until the next packet may go.",
-    example: "InfiniteSource(LIMIT 10) -> Queue -> BandwidthShaper(1Mbps) -> Unqueue -> Discard;",
-    ports: "1/1",
-    args: &[Arg::required("RATE", "bandwidth", "how many bytes may be pulled a second")],
-    build: |args| Ok(Box::new(Shaper::new(args, Unit::Bytes)?)),
-    ..SHAPER
-};
-
-const SHAPER: Class = Class {
+pub static CLASS: Class = Class {
     name: "Shaper",
     group: "queue",
     summary: "lets packets be pulled at a given rate",
@@ -33,6 +20,17 @@ pulled that exceed the rate. Without it, whoever pulls sleeps until the next pac
     signals: SignalKinds::NonEmpty,
     build: |args| Ok(Box::new(Shaper::new(args, Unit::Packets)?)),
     ..Class::DEFAULT
+};
+
+pub static BANDWIDTH: Class = Class {
+    name: "BandwidthShaper",
+    summary: "lets packets be pulled at a given bandwidth",
+    manual: "Lets packets be pulled, RATE bytes a second. Whoever pulls sleeps until the next packet may go.",
+    example: "InfiniteSource(LIMIT 10) -> Queue -> BandwidthShaper(1Mbps) -> Unqueue -> Discard;",
+    ports: "1/1",
+    args: &[Arg::required("RATE", "bandwidth", "how many bytes may be pulled a second")],
+    build: |args| Ok(Box::new(Shaper::new(args, Unit::Bytes)?)),
+    ..CLASS
 };
 
 static HANDLERS: &[Handler] = &[

@@ -109,15 +109,16 @@ impl Target {
     }
 
     fn locate_link(&self, link: u32) -> HopLocation {
-        let name = if link == 0 { Ok(None) } else { Interface::name_of(link) };
+        // Where the kernel can't be asked, gateways are found by their prefixes, as where no interface is
+        // named.
+        let name =
+            Some(link).filter(|link| *link != 0).and_then(|link| Interface::name_of(link).ok().flatten());
         match name {
-            // The kernel can't be asked: which port it is can't be guessed.
-            Err(_) => HopLocation::Elsewhere,
-            Ok(Some(name)) if Some(&name) == self.host.as_ref() => HopLocation::ByPrefix,
-            Ok(Some(name)) => {
+            Some(name) if Some(&name) == self.host.as_ref() => HopLocation::ByPrefix,
+            Some(name) => {
                 self.ports.get(&name).map_or(HopLocation::Elsewhere, |port| HopLocation::Port(*port))
             }
-            Ok(None) => HopLocation::ByPrefix,
+            None => HopLocation::ByPrefix,
         }
     }
 }

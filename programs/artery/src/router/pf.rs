@@ -46,23 +46,19 @@ pub(crate) fn too_many_workers(workers: u16) -> Option<String> {
 /// Checks the rules for this router, as `artery up` checks those of a folder. Rules that are refused are
 /// added to `mistakes`. The filter itself warns of the others when it loads them.
 pub(super) fn judge_rules(options: &RouterOptions, plan: &mut Plan, mistakes: &mut Vec<String>) {
-    if plan.filter.is_none() {
-        return;
-    }
-    let interfaces = rule_interfaces(plan);
-    let Some(filter) = &mut plan.filter else { return };
+    let Some(filter) = &plan.filter else { return };
     let text = match artery_device::files::read(&filter.rules) {
         Ok(text) => String::from_utf8_lossy(&text).into_owned(),
         Err(error) => return mistakes.push(format!("--pf {}: {}", filter.rules, system_message(&error))),
     };
     let surroundings = Surroundings {
-        environment: rules_environment(interfaces, |name| artery_device::files::read(name)),
+        environment: rules_environment(rule_interfaces(plan), |name| artery_device::files::read(name)),
         site: FilterSite::Router { knows_routes: true },
         is_lenient: options.lenient,
     };
     let judged = rules::judge_rules(&filter.rules, &text, &surroundings);
     mistakes.extend(judged.statements.iter().filter_map(Judged::refusal));
-    if judged.has_log {
+    if let Some(filter) = plan.filter.as_mut().filter(|_| judged.has_log) {
         filter.log.get_or_insert_with(|| PFLOG.to_string());
     }
 }

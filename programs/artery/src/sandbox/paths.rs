@@ -1,5 +1,5 @@
 //! Files, by Landlock: what the process opens itself. What the configuration names the helper opens. And
-//! signals: it sends none to processes that it did not start.
+//! signals: it sends them only to processes that it started.
 use anyhow::Context as _;
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
@@ -75,7 +75,7 @@ pub(super) fn restrict(listed: Option<&Path>) -> anyhow::Result<Restricted> {
 }
 
 /// From now on this thread, and those that it starts, use no files except these and what is in these folders,
-/// each with its own rights. From Linux 6.12 on they send signals to processes that they start alone.
+/// each with its own rights. From Linux 6.12 on they send signals only to processes that they started.
 pub(super) fn restrict_to<'p>(
     rules: impl IntoIterator<Item = (&'p Path, BitFlags<AccessFs>)>,
 ) -> anyhow::Result<Restricted> {

@@ -83,7 +83,7 @@ pub(in super::super) static HANDLERS: &[Handler] = handlers! {
     private {
         "cat": "contents of a file",
         "catq": "contents of a file, quoted",
-        "kill": "sends a signal to processes",
+        "kill": "sends a signal to processes; a confined router only to its own, from Linux 6.12 on",
     }
     writes {
         "step": "gives the script steps, one if no number is given",
