@@ -2,11 +2,11 @@
 //! pf.conf. `a` is a client in a local network, and `b` a server outside, without a route to it.
 
 use super::mirror::{Line, Mirror, Said, ask_tcp, ask_udp};
-use super::net::{FAR, NEAR, Net, OWN, Running, on_the_net, start_command_on};
+use super::net::{FAR, NEAR, Net, OWN, Outcome, Running, on_the_net, start_command_on};
 use crate::support::switching::folder_with;
 use crate::support::{SOON, end, until, until_answered};
 use artery_rig::program::artery;
-use artery_rig::{Result, Rig, Signal};
+use artery_rig::{Result, Rig};
 use std::io::ErrorKind;
 use std::path::Path;
 use tempfile::TempDir;
@@ -64,16 +64,6 @@ fn make_outside(net: &Net) -> Result<()> {
     for port in ["eth0", "eth1"] {
         net.r.down(port)?;
     }
-    Ok(())
-}
-
-/// Has a router read its folder again, and waits until it says what became of that.
-fn reload(router: &mut Running, expected: &str) -> Result<()> {
-    let before = router.process.stderr_so_far().len();
-    router.process.signal(Signal::HUP);
-    let said = || router.process.stderr_so_far()[before..].to_string();
-    until(SOON, || Ok(said().contains(expected) || said().contains("the running one stays")))?;
-    assert!(said().contains(expected), "{}", said());
     Ok(())
 }
 
@@ -143,8 +133,7 @@ fn a_reload_rereads_addresses_routes_and_rules_and_a_mistake_changes_nothing() {
         ] {
             let before = std::fs::read_to_string(folder.path().join(name)).unwrap();
             write(&folder, name, text);
-            reload(&mut router, expected)?;
-            assert!(router.process.stderr_so_far().contains("the running one stays"));
+            router.reload(expected, Outcome::Stays)?;
             write(&folder, name, &before);
             assert_eq!(refused()?, Said::You(OUTSIDE[0].parse().unwrap()), "{name}");
             line.echo()?;
@@ -157,7 +146,7 @@ fn a_reload_rereads_addresses_routes_and_rules_and_a_mistake_changes_nothing() {
             "hostname.em0",
             &format!("{EM0}inet alias 10.0.5.1/24\n!route add 10.6/16 10.0.5.2\n"),
         );
-        reload(&mut router, "the configuration was replaced")?;
+        router.reload("", Outcome::Replaced)?;
         assert_eq!(refused()?, Said::Error(ErrorKind::ConnectionRefused));
         line.echo()?;
         assert_eq!(net.a.ping("10.0.5.1", 1)?.received, 1);
@@ -166,7 +155,7 @@ fn a_reload_rereads_addresses_routes_and_rules_and_a_mistake_changes_nothing() {
         until(SOON, || Ok(net.r.run(["ip", "address", "show", "artery0"])?.stdout.contains("10.0.5.1/24")))?;
         // What can't be reread is said.
         write(&folder, "hostname.em1", &EM1.replace("mtu 1400\n", ""));
-        reload(&mut router, "port em1 keeps its MTU")?;
+        router.reload("port em1 keeps its MTU", Outcome::Replaced)?;
         line.echo()?;
         // The same file by pfctl, which finds its tables in the folder.
         write(&folder, "pf.conf", OFFICE);
@@ -347,7 +336,7 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
         assert!(table.contains("vport0"), "{table}");
         let tcp = c.iperf3(&b, FAR[0], &["-t", "1"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
-        reload(&mut router, "the configuration was replaced")?;
+        router.reload("", Outcome::Replaced)?;
         assert_eq!(ask_tcp(&c, FAR[0], 80)?, Said::You(OUTSIDE[0].parse().unwrap()));
         // Without an address outside it is a switch alone, with the host at its vport, and with one a router
         // again.
@@ -355,13 +344,13 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
         std::fs::write(&rules, "pass\n").unwrap();
         let outside = folder.path().join("hostname.em1");
         std::fs::write(&outside, "up\n").unwrap();
-        reload(&mut router, "the configuration was replaced")?;
+        router.reload("", Outcome::Replaced)?;
         until(SOON, || Ok(r.interfaces()?.contains(&"vport0".to_string())))?;
         assert_eq!(a.ping("10.0.1.3", 2)?.received, 2);
         for (name, text) in &JOINED[4..] {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        reload(&mut router, "the configuration was replaced")?;
+        router.reload("", Outcome::Replaced)?;
         until(SOON, || Ok(ask_tcp(&a, FAR[0], 80)? == Said::You(OUTSIDE[0].parse().unwrap())))?;
         until(SOON, || Ok(!r.interfaces()?.contains(&"vport0".to_string())))?;
         end(router.process)?;

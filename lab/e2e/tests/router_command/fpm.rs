@@ -1,9 +1,9 @@
 //! Routes from a routing daemon by FPM, which the tests play by a socket.
 
-use super::net::{FAR, NEAR, Net, Running, on_the_net};
+use super::net::{FAR, NEAR, Net, Outcome, Running, on_the_net};
 use crate::support::{SOON, until};
 use artery_netlink::build::*;
-use artery_rig::{Result, Signal};
+use artery_rig::Result;
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -340,9 +340,7 @@ fn routes_and_connection_outlive_a_reload() {
         zebra.put(&[via("10.9.1.0/24", FAR[0])], OFFLOAD);
         zebra.put(&[via("10.1.0.0/16", "203.0.113.1")], OFFLOAD_FAILED);
         for round in 0..3 {
-            router.process.signal(Signal::HUP);
-            let reloaded = |router: &Running| router.process.stderr_so_far().matches("was replaced").count();
-            until(SOON, || Ok(reloaded(&router) > round))?;
+            router.reload("", Outcome::Replaced)?;
             assert_eq!(net.a.ping("10.9.1.1", 3)?.received, 3);
             assert_eq!(source(&router, "10.9.1.0/24")?, of("bgp", &[FAR[0]]));
             zebra.put(&[via(&format!("10.{}.0.0/16", 10 + round), FAR[0])], OFFLOAD);

@@ -2,7 +2,7 @@
 
 use crate::support;
 use artery_rig::program::artery;
-use artery_rig::{Command, CommandOutput, Host, Process, Result, Rig};
+use artery_rig::{Command, CommandOutput, Host, Process, Result, Rig, Signal};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -46,6 +46,22 @@ pub(crate) struct Running {
     _folder: tempfile::TempDir,
 }
 
+/// What comes of a reload.
+#[derive(Clone, Copy)]
+pub(crate) enum Outcome {
+    Replaced,
+    Stays,
+}
+
+impl Outcome {
+    fn text(self) -> &'static str {
+        match self {
+            Outcome::Replaced => "the configuration was replaced",
+            Outcome::Stays => "the running one stays",
+        }
+    }
+}
+
 /// Starts a router on a host, and waits for nothing.
 pub(crate) fn start_on(host: &Host, options: &[&str]) -> Result<Running> {
     start_command_on(host, &[&["router"], options].concat())
@@ -87,6 +103,17 @@ impl Running {
             support::until_answered(&net.a, address, &mut router.process)?;
         }
         Ok(router)
+    }
+
+    /// Signals it to reload, and waits until it has said this and the outcome, in whichever order.
+    #[track_caller]
+    pub(crate) fn reload(&mut self, expected: &str, outcome: Outcome) -> Result<()> {
+        let before = self.process.stderr_so_far().len();
+        self.process.signal(Signal::HUP);
+        support::until_seen(&self.process, &format!("{expected}, {}", outcome.text()), || {
+            let said = &self.process.stderr_so_far()[before..];
+            Ok(said.contains(expected) && said.contains(outcome.text()))
+        })
     }
 
     /// A command about it.
