@@ -37,6 +37,9 @@ pub struct Options {
     /// Only these, by name, with commas between
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = names())]
     only: Vec<String>,
+    /// Streams at these rates, too, in millions of frames a second, with commas between: the same for all
+    #[arg(long, value_name = "MPPS", value_delimiter = ',', value_parser = rate)]
+    at: Vec<f64>,
     /// Another build of artery, such as of the commit before, which takes turns with this one
     #[arg(long, value_name = "PROGRAM")]
     before: Option<PathBuf>,
@@ -84,6 +87,12 @@ impl Plan {
     const QUICK: Plan = Plan { rounds: 3, trial: Duration::from_millis(200), ..Plan::FULL };
 }
 
+/// A rate in Mpps that a stream can have.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.001..=100.0).contains(rate));
+    rate.ok_or_else(|| "a rate is from 0.001 to 100 Mpps".into())
+}
+
 fn names() -> clap::builder::PossibleValuesParser {
     FORWARDERS.map(Forwarder::name).into_iter().chain([BEFORE]).collect::<Vec<_>>().into()
 }
@@ -97,11 +106,11 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if let Err(error) = Rig::new("latency") {
         bail!("latency is measured between namespaces: {error}");
     }
-    let mut report = Report::new(Machine::here());
+    let mut report = Report::new(Machine::here(), &options.at);
     for round in 1..=rounds {
         progress(&format!("round {round} of {rounds}"));
         for contestant in &contestants {
-            contestant.measure_once(&plan, &mut report);
+            contestant.measure_once(&plan, &options.at, &mut report);
         }
     }
     options.delivery.deliver(&report)
@@ -130,15 +139,15 @@ struct Contestant {
 }
 
 impl Contestant {
-    fn measure_once(&self, plan: &Plan, report: &mut Report) {
+    fn measure_once(&self, plan: &Plan, at: &[f64], report: &mut Report) {
         let steal = Steal::begin();
-        match self.measure(plan) {
+        match self.measure(plan, at) {
             Ok(turn) => report.add(self.name, steal.percent(), turn),
             Err(error) => report.skip(self.name, &error.to_string()),
         }
     }
 
-    fn measure(&self, plan: &Plan) -> Result<Turn> {
+    fn measure(&self, plan: &Plan, at: &[f64]) -> Result<Turn> {
         let mut bed = Bed::new(self.forwarder.shape())?;
         let mut running = self.forwarder.start_by(Path::new(&self.program), &bed)?;
         let idle = bed.ping(plan.pings, PING_INTERVAL)?;
@@ -150,9 +159,10 @@ impl Contestant {
         let found = loss_free(overload, plan.care, |rate| bed.offer(Some(rate), plan.trial))?;
         let rate = found.ok_or_else(|| unmeasured("it lost frames at every rate that was tried"))?;
         let mut streams = Vec::new();
-        for part in LOADS {
+        let rates = LOADS.map(|part| part * rate).into_iter().chain(at.iter().map(|mpps| mpps * 1e6));
+        for rate in rates {
             sink.drain_times();
-            let outcome = bed.offer(Some(part * rate), plan.stream)?;
+            let outcome = bed.offer(Some(rate), plan.stream)?;
             streams.push((outcome.loss(), sink.drain_times()));
         }
         running.must_live()?;

@@ -18,7 +18,7 @@ pub(super) struct Turn {
     /// Frames per second that arrived under overload.
     pub(super) overload: f64,
     pub(super) loss_free: f64,
-    /// Percent lost, and the times of those that arrived, for each of [`LOADS`].
+    /// Percent lost, and the times of those that arrived, for each of [`LOADS`] and then each rate asked for.
     pub(super) streams: Vec<(f64, Histogram<u64>)>,
 }
 
@@ -47,17 +47,6 @@ const P99: usize = 1;
 const QUANTILES: [&str; 3] = ["p50", "p99", "p99.9"];
 
 impl Work {
-    fn name(self) -> String {
-        let load = |load: usize| format!("{:.0} %", 100.0 * LOADS[load]);
-        match self {
-            IdlePing => "idle ping p50".into(),
-            IdleProcessor => "idle processor time".into(),
-            Overload => "forwarded at overload".into(),
-            LossFree => "loss-free rate".into(),
-            Time { load: at, quantile } => format!("{} {}", load(at), QUANTILES[quantile]),
-            Lost { load: at } => format!("{} lost", load(at)),
-        }
-    }
     fn unit(self) -> &'static str {
         match self {
             IdlePing | Time { .. } => "µs",
@@ -69,6 +58,8 @@ impl Work {
 
 pub(super) struct Report {
     machine: Machine,
+    /// What the loads are called: parts of each one's loss-free rate, and rates that are the same for all.
+    loads: Vec<String>,
     rows: Vec<(Work, &'static str, Vec<f64>)>,
     /// Turns that were measured, and those of them that were dropped for steal.
     turns: usize,
@@ -78,8 +69,11 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(machine: Machine) -> Report {
-        Report { machine, rows: Vec::new(), turns: 0, dropped: 0, remarks: Vec::new() }
+    /// `at` are rates in Mpps at which all forwarders were tried, too.
+    pub(super) fn new(machine: Machine, at: &[f64]) -> Report {
+        let parts = LOADS.iter().map(|part| format!("{:.0} %", 100.0 * part));
+        let loads = parts.chain(at.iter().map(|mpps| format!("{mpps} Mpps"))).collect();
+        Report { machine, loads, rows: Vec::new(), turns: 0, dropped: 0, remarks: Vec::new() }
     }
 
     /// Adds a turn, unless others had too much of the machine in it.
@@ -102,8 +96,19 @@ impl Report {
         }
     }
 
+    fn name(&self, work: Work) -> String {
+        match work {
+            IdlePing => "idle ping p50".into(),
+            IdleProcessor => "idle processor time".into(),
+            Overload => "forwarded at overload".into(),
+            LossFree => "loss-free rate".into(),
+            Time { load, quantile } => format!("{} {}", self.loads[load], QUANTILES[quantile]),
+            Lost { load } => format!("{} lost", self.loads[load]),
+        }
+    }
+
     fn figure(&mut self, work: Work, who: &'static str, value: f64) {
-        progress(&format!("{who}: {}: {} {}", work.name(), number(value), work.unit()));
+        progress(&format!("{who}: {}: {} {}", self.name(work), number(value), work.unit()));
         match self.rows.iter_mut().find(|(of, by, _)| *of == work && *by == who) {
             Some((.., runs)) => runs.push(value),
             None => self.rows.push((work, who, vec![value])),
@@ -157,13 +162,13 @@ impl Report {
     fn times(&self) -> Table {
         let mut table =
             Table::headed("load | forwarder | p50: | p99: | least: | greatest: | p99.9: | lost, %:");
-        for (load, part) in LOADS.iter().enumerate() {
+        for (load, name) in self.loads.iter().enumerate() {
             for who in self.whos() {
                 let Some(p99) = self.summary(Time { load, quantile: P99 }, who) else { continue };
                 let time = |quantile| self.median(Time { load, quantile }, who).map_or("-".into(), number);
                 let lost = self.median(Lost { load }, who).map_or("-".into(), |lost| format!("{lost:.2}"));
                 table.row([
-                    format!("{:.0} %", 100.0 * part),
+                    name.clone(),
                     who.to_string(),
                     time(P50),
                     number(p99.median),
@@ -265,7 +270,7 @@ impl Findings for Report {
     fn measurements(&self) -> Vec<Measurement> {
         let measurement = |(work, who, runs): &(Work, &'static str, Vec<f64>)| {
             Measurement::of("latency", who, work.unit(), runs)
-                .param("work", work.name())
+                .param("work", self.name(*work))
                 .param("load", &self.machine.load)
                 .param("turns dropped for steal", self.dropped)
                 .cpu(&self.machine.cpu)
@@ -282,7 +287,7 @@ by `artery-bench wire`: the generator on processor 0, the forwarder on processor
 - *Stream*: frames of 60 bytes of one flow at an even pace. Each says when the kernel sent it; a BPF program
   at the receiver's interface counts its time, one way, in steps of 1 µs. No program has to be woken for that.
 - *Load* is a part of the forwarder's own loss-free rate, found by halving in the same turn: at most 0.1 %
-  lost.
+  lost. Rates given by --at are the same for all.
 - *Ping*: median of round trips through the idle forwarder, one each millisecond, with the prober's own sleep.
 - *Idle*: processor time of the forwarder's process in a second without packets.";
 
@@ -312,7 +317,7 @@ mod tests {
 
     #[test]
     fn goals_are_met_missed_or_not_measured() {
-        let mut report = Report::new(Machine::here());
+        let mut report = Report::new(Machine::here(), &[]);
         assert_eq!(verdicts(&report), ["not measured"; 6]);
         report.add("router", 0.0, turn(70_000, 100_000));
         report.add("testpmd", 0.0, turn(30_000, 60_000));
@@ -324,7 +329,7 @@ mod tests {
 
     #[test]
     fn turns_with_steal_are_dropped_and_counted() {
-        let mut report = Report::new(Machine::here());
+        let mut report = Report::new(Machine::here(), &[]);
         report.add("router", MOST_STEAL + 0.1, turn(1, 1));
         report.add("router", MOST_STEAL, turn(70_000, 100_000));
         assert!(report.text().contains("1 of 2 turns were dropped for more than 5 % steal."));
@@ -333,12 +338,15 @@ mod tests {
 
     #[test]
     fn quantiles_have_a_row_for_each_load_and_forwarder() {
-        let mut report = Report::new(Machine::here());
-        report.add("kernel", 0.0, turn(18_000, 25_000));
+        let mut report = Report::new(Machine::here(), &[0.1]);
+        let mut turn = turn(18_000, 25_000);
+        turn.streams.push((0.0, turn.streams[0].1.clone()));
+        report.add("kernel", 0.0, turn);
         let text = report.text();
+        assert!(text.lines().any(|line| line.starts_with("| 0.1 Mpps | kernel ")));
         let row = text.lines().find(|line| line.starts_with("| 90 %")).unwrap();
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         assert_eq!(cells[1..9], ["90 %", "kernel", "1.00", "25.0", "25.0", "25.0", "25.0", "0.50"]);
-        assert_eq!(report.measurements().len(), 4 + 3 * 4);
+        assert_eq!(report.measurements().len(), 4 + 4 * 4);
     }
 }
