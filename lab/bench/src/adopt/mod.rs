@@ -90,12 +90,18 @@ pub struct Options {
     /// Connections past a firewall and masquerading instead, beside the kernel with the same rules
     #[arg(long, conflicts_with = "table")]
     policy: bool,
+    /// How soon changed rules hold for connections past a firewall instead
+    #[arg(long, conflicts_with_all = ["table", "policy"])]
+    reaction: bool,
 }
 
 /// Measures, prints, and writes files.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     if options.policy {
         return policy::run(&options.feed.delivery);
+    }
+    if options.reaction {
+        return policy::reaction::run(&options.feed.delivery);
     }
     let options = &options.feed;
     let plan = options.delivery.manner.plan(Plan::FULL, Plan::QUICK);

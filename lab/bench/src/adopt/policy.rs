@@ -4,6 +4,7 @@
 //! Each figure is of hosts of their own, so that no connection of another one is left. Flows of UDP differ in
 //! their far addresses; the program `artery` adopts the ports before they begin. Processors' time is that of
 //! this process, which sends and forwards in line on one of them, and that of `artery` on the other.
+pub(super) mod reaction;
 mod report;
 
 use super::bed::{Bed, TARGETS, index, refusal};
