@@ -83,6 +83,12 @@ impl AnyKey {
 /// A flow of a stream; its action is the stream's number of the member.
 pub type StreamFlow = FlowRecord<AnyKey>;
 
+/// The same record of another key.
+pub(super) fn with_key<K, L>(record: FlowRecord<K>, key: L, answer: Answer) -> FlowRecord<L> {
+    let FlowRecord { state, idle, packets, bytes, version, is_young, is_pinned, .. } = record;
+    FlowRecord { key, answer, state, idle, packets, bytes, version, is_young, is_pinned }
+}
+
 /// What a stream consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamItem<'a> {

@@ -1,5 +1,6 @@
 //! Read and write handlers of FlowBalancer.
 use super::balancer_worker::FlowBalancer;
+use super::event_lines;
 use super::exchange;
 use super::explain;
 use artery_engine::{Context, Handler, HandlerError, Read, Show, Write};
@@ -89,7 +90,32 @@ pub(super) static HANDLERS: &[Handler] = &[
         "what happened to flows, for `artery flow follow`, a line of JSON for each worker: with `now` it \
          begins, with `WORKER:NEXT` it goes on from there",
         &Read(|b: &mut FlowBalancer, asked, cx| {
-            exchange::events_json(&mut b.events, asked, cx.worker(), now(cx))
+            event_lines::events_json(&mut b.followed.all, asked, cx.worker(), now(cx))
+        }),
+    )
+    .parameters()
+    .join(),
+    Handler::read(
+        "exceptions_part",
+        "what `flows_part` says, of the flows that METHOD would give another member now",
+        &Read(|b: &mut FlowBalancer, asked, cx| {
+            with_members(b, cx, |b, choice, cx| {
+                exchange::export_exceptions(b, asked, cx.worker(), choice, now(cx))
+            })
+        }),
+    )
+    .parameters()
+    .join(),
+    Handler::read(
+        "exception_events",
+        "what `flow_events` says, of the flows that METHOD would give another member now",
+        &Read(|b: &mut FlowBalancer, asked, cx| {
+            // What the walk over flows has waited for may have been read.
+            cx.schedule();
+            with_members(b, cx, |b, choice, cx| {
+                exchange::check_pure(choice)?;
+                event_lines::exceptions_json(&mut b.followed.exceptions, asked, cx.worker(), now(cx))
+            })
         }),
     )
     .parameters()

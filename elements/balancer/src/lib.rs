@@ -7,6 +7,9 @@ mod arguments;
 mod balancer_worker;
 mod checks;
 mod chooser;
+mod event_lines;
+mod event_queue;
+mod exceptions;
 mod exchange;
 mod explain;
 #[allow(unreachable_pub)] // The file says `pub static CLASS`, as those of all elements do.
@@ -22,6 +25,7 @@ mod leading;
 mod look;
 mod nat_flows;
 mod others;
+mod placement;
 mod service;
 mod shared;
 mod tally;

@@ -1,6 +1,6 @@
 //! Walks over a table: to show flows, to take them elsewhere, to remove those of a kind; and records that
 //! come in.
-use super::entry::{self, IMPORTED, LIVE, PINNED, Status, YOUNG};
+use super::entry::{self, IMPORTED, LIVE, MARKED, PINNED, Status, YOUNG};
 use super::key::FlowKey;
 use super::tick::Tick;
 use super::view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
@@ -64,6 +64,17 @@ impl<K: FlowKey> FlowTable<K> {
         next
     }
 
+    /// Marks a flow for its caller's own purposes, or unmarks it. It keeps its mark until it ends, whatever
+    /// becomes of it; records of it have none.
+    pub fn mark_flow(&self, id: FlowId, is_marked: bool) {
+        if self.get(id).is_some() {
+            let line = self.entries.line(id.0);
+            let status = entry::load_status(line);
+            let flags = if is_marked { status.flags | MARKED } else { status.flags & !MARKED };
+            entry::set_status(line, Status { flags, ..status });
+        }
+    }
+
     /// Takes a flow over from elsewhere. It is marked until a packet of it is seen. Where the table is full,
     /// it displaces the oldest flow that is marked so, and no other.
     pub fn import_record(&mut self, record: &FlowRecord<K>, now: Tick) -> Result<Imported, Full> {
@@ -101,7 +112,7 @@ impl<K: FlowKey> FlowTable<K> {
         if let Some(accounts) = &self.accounts {
             accounts.begin_period(id.0, new.seen, [record.packets, record.bytes]);
         }
-        entry::set_status(line, Status { flags: new.flags & !YOUNG, ..new });
+        entry::set_status(line, Status { flags: new.flags & !YOUNG | old.flags & MARKED, ..new });
         if old.has_flags(PINNED) && !new.has_flags(PINNED) {
             self.track_imported(id.0);
         }

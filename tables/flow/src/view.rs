@@ -1,5 +1,5 @@
 //! A flow as others see it: in the table, and as a record that outlives it.
-use super::entry::{self, Answer, IMPORTED, Line, PINNED, Status, YOUNG};
+use super::entry::{self, Answer, IMPORTED, Line, MARKED, PINNED, Status, YOUNG};
 use super::key::FlowKey;
 use super::state::FlowState;
 use super::tick::{Tick, ticks_to_duration};
@@ -84,6 +84,12 @@ impl<'a, K: FlowKey> FlowView<'a, K> {
     /// Whether it stays however long it is idle.
     pub fn is_pinned(&self) -> bool {
         self.status.has_flags(PINNED)
+    }
+
+    /// Whether its caller has [marked](super::FlowTable::mark_flow) it.
+    #[inline]
+    pub fn is_marked(&self) -> bool {
+        self.status.has_flags(MARKED)
     }
 
     /// Packets, unless they are not counted.

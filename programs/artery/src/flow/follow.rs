@@ -9,6 +9,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+/// What is followed.
+struct Subject {
+    handler: &'static str,
+    /// The option for it, of this command and of an export.
+    option: &'static str,
+}
+
+const ALL: Subject = Subject { handler: "flow_events", option: "" };
+const EXCEPTIONS: Subject = Subject { handler: "exception_events", option: " --exceptions" };
+
 /// The pause between two polls of the router, where there was nothing new.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -18,17 +28,19 @@ type Places = BTreeMap<u64, u64>;
 /// Prints events as they happen.
 pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow::Result<u8> {
     let interrupted = end_flag()?;
-    let mut places = begin(balancer, options.since.as_deref())?;
+    let subject = if options.exceptions { &EXCEPTIONS } else { &ALL };
+    let mut places = begin(balancer, subject, options.since.as_deref())?;
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 && !interrupted.load(Relaxed) {
         let resume = |why| {
-            let since = asked(&places, ",");
+            let (option, since) = (subject.option, asked(&places, ","));
             anyhow!(
-                "{why:#}; if the router still runs, 'artery flow follow --since {since}' goes on from here"
+                "{why:#}; if the router still runs, 'artery flow follow{option} --since {since}' goes on \
+                 from here"
             )
         };
-        let lately = balancer.query_workers("flow_events", &asked(&places, " ")).map_err(resume)?;
-        let (text, has_more) = told(&lately, &mut places, &mut left);
+        let lately = balancer.query_workers(subject.handler, &asked(&places, " ")).map_err(resume)?;
+        let (text, has_more) = told(&lately, subject, &mut places, &mut left);
         if !text.is_empty() && print_on(&text)? == OutputReader::Gone {
             return Ok(0);
         }
@@ -40,10 +52,10 @@ pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow
 }
 
 /// Where to begin: with new events, or after those that were seen before.
-fn begin(balancer: &mut Balancer, since: Option<&str>) -> anyhow::Result<Places> {
+fn begin(balancer: &mut Balancer, subject: &Subject, since: Option<&str>) -> anyhow::Result<Places> {
     let question = if since.is_none() { "now" } else { "" };
     let now: Places = balancer
-        .query_workers("flow_events", question)?
+        .query_workers(subject.handler, question)?
         .iter()
         .map(|worker| (worker["worker"].as_u64().unwrap_or(0), worker["next"].as_u64().unwrap_or(0)))
         .collect();
@@ -77,13 +89,14 @@ fn asked(places: &Places, separator: &str) -> String {
 }
 
 /// The lines of what happened, and whether there is more. `left` is how many are wanted.
-fn told(lately: &[Value], places: &mut Places, left: &mut u64) -> (String, bool) {
+fn told(lately: &[Value], subject: &Subject, places: &mut Places, left: &mut u64) -> (String, bool) {
     let (mut text, mut has_more) = (String::new(), false);
     for worker in lately {
         let number = worker["worker"].as_u64().unwrap_or(0);
         if worker["lost"] == true {
             Output::for_terminal().print_warning(&format!(
-                "events of worker {number} are lost: 'artery flow export' tells how things are now"
+                "events of worker {number} are lost: 'artery flow export{}' tells how things are now",
+                subject.option
             ));
             text += &format!("{}\n", json!({ "worker": number, "event": "lost" }));
         }
@@ -111,7 +124,7 @@ mod tests {
             json!({ "worker": 1, "next": 30, "lost": true, "events": [event(29)] }),
         ];
         let mut left = 2;
-        let (text, has_more) = told(&lately, &mut places, &mut left);
+        let (text, has_more) = told(&lately, &ALL, &mut places, &mut left);
         assert_eq!(text, "{\"seq\":5}\n{\"seq\":6}\n{\"event\":\"lost\",\"worker\":1}\n");
         assert_eq!((asked(&places, ","), left, has_more), ("0:7,1:30".to_string(), 0, true));
         assert_eq!(read_since("1:4", places.clone()).unwrap()[&1], 4);

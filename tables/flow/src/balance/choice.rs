@@ -89,22 +89,29 @@ impl Choice {
         }
     }
 
+    /// The member that the table has for a flow, where the [method is pure](Method::is_pure): the one that a
+    /// new flow gets.
+    #[inline]
+    pub fn table_member(&self, flow: Flow) -> Option<MemberId> {
+        match self.method {
+            Method::Xor => self.in_slot(flow.xor as usize % self.slots.len().max(1)),
+            _ => self.in_slot(fold_hash(flow.hash, self.slots.len())),
+        }
+    }
+
     /// The member that most likely has a flow of which no state is kept: the one that a new flow would get,
     /// if a hash decides; else one that is the same each time. Nothing is recorded.
     pub fn guess_member(&self, local: &Local, flow: Flow, now: Duration) -> Option<MemberId> {
         match self.method {
-            Method::Xor => self.in_slot(flow.xor as usize % self.slots.len().max(1)),
             Method::Flowlet { gap } => {
                 let member = local.flowlet_under_way(self, flow.hash, gap, now);
-                member.or_else(|| self.in_slot(fold_hash(flow.hash, self.slots.len())))
+                member.or_else(|| self.table_member(flow))
             }
             Method::LeastLoaded => {
                 let takes_new = || self.members().map(|(id, _)| id).filter(|id| self.takes_new(*id));
                 takes_new().nth(fold_hash(flow.hash, takes_new().count()))
             }
-            Method::Maglev(_) | Method::Hash | Method::Resilient { .. } | Method::PerPacket => {
-                self.in_slot(fold_hash(flow.hash, self.slots.len()))
-            }
+            _ => self.table_member(flow),
         }
     }
 

@@ -205,3 +205,44 @@ fn flows_that_came_pinned_make_room_once_they_are_pinned_no_more() {
     }
     assert!(table.find(&tcp(1)).is_some());
 }
+
+#[test]
+fn a_mark_stays_with_its_flow_whatever_becomes_of_it_and_the_next_in_its_place_has_none() {
+    let mut table = table::<Flow4>(10, 10);
+    table.report_ends(10);
+    let record = |version| FlowRecord {
+        key: tcp(1),
+        answer: answer(7),
+        state: FlowState::Established,
+        idle: Duration::ZERO,
+        packets: 1,
+        bytes: 1,
+        version,
+        is_young: false,
+        is_pinned: false,
+    };
+    let Ok(Imported::New(id)) = table.import_record(&record(1), at(0)) else { panic!("it is new") };
+    let is_marked = |table: &FlowTable<Flow4>| table.get(id).unwrap().is_marked();
+    assert!(!is_marked(&table));
+    table.mark_flow(id, true);
+    assert_eq!(table.import_record(&record(2), at(1)), Ok(Imported::Newer(id)));
+    assert!(is_marked(&table) && table.get(id).unwrap().is_imported());
+    for sight in [ACK, FIN, RST] {
+        table.touch_flow(id, &sight, at(2)).unwrap();
+        assert!(is_marked(&table) && !table.get(id).unwrap().is_imported());
+    }
+    table.update_answer(id, answer(8));
+    table.pin_flow(id, true);
+    table.pin_flow(id, false);
+    assert!(is_marked(&table));
+    table.mark_flow(id, false);
+    assert!(!is_marked(&table));
+    table.mark_flow(id, true);
+    assert!(table.remove(id));
+    table.mark_flow(id, true);
+    assert_eq!(table.insert(&tcp(2), answer(1), &SYN, at(3)), Ok(id), "in the same place");
+    assert!(!is_marked(&table));
+    assert!(table.remove(id));
+    let marks: Vec<_> = table.drain_ends().map(|end| (end.key, end.is_marked)).collect();
+    assert_eq!(marks, [(tcp(1), true), (tcp(2), false)]);
+}
