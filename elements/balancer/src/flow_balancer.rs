@@ -44,7 +44,7 @@ datagram for 2 s, of 1024 datagrams at most; those that come before it pass as p
 Flows are remembered by each worker for itself: at most FLOWS of each family, YOUNG of which may be unproven
 (TCP by a packet without SYN after its SYN, others by a third packet), so that attempts never push out flows
 that live. With STATE false nothing is remembered, and a flow goes where its hash says. Members are chosen by
-a hash whose SEED and members' names are all that machines must share to agree.
+a hash whose SEED and members' names are all that machines must share to agree (`status_json` has a digest).
 
 METHOD is `maglev[=SLOTS]`, `resilient[=BUCKETS]`, `hash`, `xor`, `per-packet`, `flowlet[=GAP]` or
 `least-loaded`. A member of weight 0 is drained: it keeps its flows and takes no new ones. What CHECK says is

@@ -3,8 +3,8 @@
 use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_engine::{ArgError, Args, HandlerError};
-use artery_flow::Seed;
-use artery_flow::balance::{Balancer, Check, Member, Members, Method, Probe, Settings};
+use artery_flow::balance::{Balancer, Check, Choice, Member, Members, Method, Probe, Settings};
+use artery_flow::{Flow4, FlowKey, Seed};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -51,6 +51,12 @@ impl SharedBalancer {
     /// A reader of the choice, for a worker.
     pub(super) fn balancer(&self) -> Balancer {
         self.balancer.clone()
+    }
+    /// A digest of how members are chosen for flows, by the seed, too, of which it tells nothing. None if the
+    /// method is not the same everywhere.
+    pub(super) fn table_digest(&self, choice: &Choice) -> Option<u64> {
+        let digest = choice.table_digest()?;
+        Some(Flow4::from_words(|n| [digest, 0][n]).hash(&self.seed))
     }
     /// Locks the members for a change.
     pub(super) fn lock_members(&self) -> MutexGuard<'_, Members> {
