@@ -1,12 +1,17 @@
-//! Events of flows as JSON, a line for each worker.
+//! Events of flows, a line for each worker: as JSON, or in the byte format.
 use super::event_queue::{EventQueue, RecentEvents};
+use super::event_stream::{EventItem, write_event};
 use super::exceptions::{ExceptionEvent, ExceptionKind, Exceptions};
 use super::exchange::of_worker;
 use super::flow_stream::{AnyKey, StreamFlow};
 use super::flow_words::{protocol_name, reason_name, state_name};
 use super::follow::{FlowEvent, FlowEventKind, FlowEvents};
 use artery_engine::HandlerError;
+use artery_flow::Answer;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Most events of a line.
@@ -20,10 +25,11 @@ pub(super) fn events_json(
     worker: usize,
     now: Duration,
 ) -> Result<String, HandlerError> {
-    match asked.trim() {
-        "" => Ok(line(worker, follow.queue.next_number(), false, Vec::new())),
-        asked => recent_json(&mut follow.queue, asked, worker, now, event_json),
-    }
+    Ok(match start(asked, worker)? {
+        Start::Nowhere => String::new(),
+        Start::NotYet => line(worker, follow.queue.next_number(), false, Vec::new()),
+        Start::At(since) => recent_json(&mut follow.queue, since, worker, now, event_json),
+    })
 }
 
 /// The same of exceptions.
@@ -33,34 +39,80 @@ pub(super) fn exceptions_json(
     worker: usize,
     now: Duration,
 ) -> Result<String, HandlerError> {
-    match asked.trim() {
-        "" => Ok(line(worker, follow.next_number(), false, Vec::new())),
-        asked => {
-            let queue = follow.begin_reading(now);
-            recent_json(queue, asked, worker, now, |event, seq, worker| {
-                exception_json(event, seq, worker, now)
-            })
+    let event_json = |event: &ExceptionEvent, seq, worker| exception_json(event, seq, worker, now);
+    Ok(match start(asked, worker)? {
+        Start::Nowhere => String::new(),
+        Start::NotYet => line(worker, follow.next_number(), false, Vec::new()),
+        Start::At(since) => recent_json(follow.begin_reading(now), since, worker, now, event_json),
+    })
+}
+
+/// Exceptions in the byte format: `WORKER NEXT ITEMS`.
+pub(super) fn exception_items(
+    follow: &mut Exceptions,
+    asked: &str,
+    worker: usize,
+    now: Duration,
+) -> Result<String, HandlerError> {
+    let since = match start(asked, worker)? {
+        Start::Nowhere => return Ok(String::new()),
+        Start::NotYet => return Ok(format!("{worker} {} \n", follow.next_number())),
+        Start::At(since) => since,
+    };
+    let queue = follow.begin_reading(now);
+    let RecentEvents { first, events, has_lost, next } = queue.read_events(since, PART, now);
+    let (mut bytes, mut names) = (Vec::new(), HashMap::new());
+    if has_lost || !events.is_empty() {
+        write_event(&EventItem::Position { worker: worker as u16, seq: first, has_lost }, &mut bytes);
+    }
+    for event in events {
+        match event {
+            ExceptionEvent::Ended { key, reason } => {
+                write_event(&EventItem::Ended(*key, *reason), &mut bytes)
+            }
+            ExceptionEvent::Exists { what, flow, member, at } => {
+                let count = names.len() as u16;
+                let number = *names.entry(&**member).or_insert_with(|| {
+                    write_event(&EventItem::Member(count, member), &mut bytes);
+                    count
+                });
+                let answer = Answer { action: number.into(), generation: 0 };
+                let idle = flow.idle + now.saturating_sub(*at);
+                write_event(&EventItem::Exists(*what, StreamFlow { answer, idle, ..*flow }), &mut bytes);
+            }
         }
+    }
+    Ok(format!("{worker} {next} {}\n", BASE64_STANDARD.encode(&bytes)))
+}
+
+/// From where on events are wanted of a worker.
+enum Start {
+    /// Of this worker none are.
+    Nowhere,
+    /// None are yet, but the number of the next one.
+    NotYet,
+    /// From this number on, or from the next one.
+    At(Option<u64>),
+}
+
+fn start(asked: &str, worker: usize) -> Result<Start, HandlerError> {
+    match asked.trim() {
+        "" => Ok(Start::NotYet),
+        "now" => Ok(Start::At(None)),
+        asked => Ok(of_worker(asked, worker)?.map_or(Start::Nowhere, |since| Start::At(Some(since)))),
     }
 }
 
 fn recent_json<E>(
     queue: &mut EventQueue<E>,
-    asked: &str,
+    since: Option<u64>,
     worker: usize,
     now: Duration,
     event_json: impl Fn(&E, u64, usize) -> Value,
-) -> Result<String, HandlerError> {
-    let since = match asked {
-        "now" => None,
-        asked => match of_worker(asked, worker)? {
-            Some(since) => Some(since),
-            None => return Ok(String::new()),
-        },
-    };
+) -> String {
     let RecentEvents { first, events, has_lost, next } = queue.read_events(since, PART, now);
     let events = events.into_iter().zip(first..).map(|(event, seq)| event_json(event, seq, worker)).collect();
-    Ok(line(worker, next, has_lost, events))
+    line(worker, next, has_lost, events)
 }
 
 fn line(worker: usize, next: u64, has_lost: bool, events: Vec<Value>) -> String {

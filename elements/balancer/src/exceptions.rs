@@ -37,15 +37,20 @@ pub(super) enum ExceptionEvent {
 
 /// Why an exception is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExceptionKind {
+pub enum ExceptionKind {
     /// It is one now, and packets of it were seen; or the first packet of an imported one.
-    Insert,
+    Insert = 1,
     /// It is one now, and was imported.
-    Import,
+    Import = 2,
     /// It is more than an attempt.
-    Proven,
+    Proven = 3,
     /// It is in another state.
-    State,
+    State = 4,
+}
+
+impl ExceptionKind {
+    pub(super) const ALL: [ExceptionKind; 4] =
+        [ExceptionKind::Insert, ExceptionKind::Import, ExceptionKind::Proven, ExceptionKind::State];
 }
 
 /// What of a flow may change by a packet.

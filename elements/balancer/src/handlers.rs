@@ -129,6 +129,19 @@ pub(super) static HANDLERS: &[Handler] = &[
     )
     .parameters()
     .join(),
+    Handler::read(
+        "exception_items",
+        "the same in binary form, as base64 behind the worker's number and that of its next event",
+        &Read(|b: &mut FlowBalancer, asked, cx| {
+            cx.schedule();
+            with_members(b, cx, |b, choice, cx| {
+                exchange::check_pure(choice)?;
+                event_lines::exception_items(&mut b.followed.exceptions, asked, cx.worker(), now(cx))
+            })
+        }),
+    )
+    .parameters()
+    .join(),
 ];
 
 fn now(cx: &mut Context<'_>) -> Duration {

@@ -9,6 +9,7 @@ mod checks;
 mod chooser;
 mod event_lines;
 mod event_queue;
+mod event_stream;
 mod exceptions;
 mod exchange;
 mod explain;
@@ -35,6 +36,8 @@ use artery_engine::Class;
 
 /// Export and import of the flows of a FlowBalancer.
 pub mod flows {
+    pub use crate::event_stream::{EventItem, EventReader, write_event, write_event_header};
+    pub use crate::exceptions::ExceptionKind;
     pub use crate::flow_stream::{
         AnyKey, MAGIC, StreamError, StreamFlow, StreamItem, StreamReader, is_valid_state, write_header,
         write_item,

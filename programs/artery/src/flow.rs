@@ -115,6 +115,9 @@ struct FollowOptions {
     /// Only flows whose member is not the one that a new flow would get; METHOD is maglev, hash or xor
     #[arg(long)]
     exceptions: bool,
+    /// Their binary form: an eighth as long
+    #[arg(long, requires = "exceptions", conflicts_with = "count")]
+    binary: bool,
     /// End after N events
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -137,6 +140,7 @@ pub(crate) fn command(options: &FlowOptions) -> anyhow::Result<u8> {
         Action::Show(options) => parts::show(&mut balancer, options),
         Action::Export(options) => parts::export(&mut balancer, options),
         Action::Import { file } => import::import(&mut balancer, file.as_deref()),
+        Action::Follow(options) if options.binary => follow::follow_binary(&mut balancer, options),
         Action::Follow(options) => follow::follow(&mut balancer, options),
         Action::Flush(options) => flush::flush(&mut balancer, options),
     }

@@ -1,9 +1,11 @@
 //! `artery flow`: flows of one router go to another, what is malformed is refused whole,
 //! and events are followed.
 use crate::support::{Folder, Outcome, Router, artery, artery_into, artery_reads, closed_pipe};
+use artery_balancer::flows::{EventItem, EventReader};
 use artery_wire::TcpFlags;
 use artery_wire::build::ip4;
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 /// How many flows the first router knows.
@@ -282,7 +284,7 @@ fn flows_that_do_not_follow_from_the_members_are_exported_and_followed_alone() {
         let progress: serde_json::Value = serde_json::from_str(&router.read("b.exchange")).unwrap();
         progress["next_exception"].as_u64().unwrap()
     };
-    (0..2000).map(|_| next()).find(|next| *next > 0).expect("the follower has begun");
+    let start = (0..2000).map(|_| next()).find(|next| *next > 0).expect("the follower has begun");
     assert_eq!(router.call(&["b.weight", "a 0"]).status, 0);
     let output = follower.wait_with_output().unwrap();
     assert!(output.status.success());
@@ -299,6 +301,18 @@ fn flows_that_do_not_follow_from_the_members_are_exported_and_followed_alone() {
         );
         assert_eq!(event["member"].as_str(), exceptions.get(&client).map(|member| &**member));
     }
+    // The binary form, from the beginning: until the reader has enough.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
+    let options = ["flow", "-u", router.socket().to_str().unwrap(), "follow", "--exceptions", "--binary"];
+    command.args(options).args(["--since", &start.to_string()]);
+    let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut bytes = vec![0; 8 + 17 * exceptions.len()];
+    follower.stdout.take().unwrap().read_exact(&mut bytes).unwrap();
+    let mut reader = EventReader::new(&bytes).unwrap();
+    let position = EventItem::Position { worker: 0, seq: start, has_lost: false };
+    assert_eq!(reader.next_event().unwrap(), Some(position));
+    follower.kill().unwrap();
+    follower.wait().unwrap();
     // They are all that another balancer with the same members must be told of.
     let drained = MEMBERS.replace("MEMBER a 10.0.0.1", "MEMBER a 10.0.0.1 weight 0");
     let second = empty(&folder, &drained, &[]);

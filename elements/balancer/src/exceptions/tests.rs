@@ -1,3 +1,4 @@
+use crate::event_stream::{EventItem, EventReader};
 use crate::flow_balancer::CLASS;
 use crate::flow_stream::{StreamItem, StreamReader, write_header, write_item};
 use artery_engine::Bench;
@@ -415,4 +416,53 @@ fn after_a_replacement_followers_export_again() {
     assert_eq!(follower.lost, 1);
     assert_eq!(follower.exceptions, brute_force(&mut new, "maglev"));
     assert!(follower.exceptions.len() > 150);
+}
+
+#[test]
+fn the_binary_form_says_what_json_says() {
+    let mut bench = bench(FOUR);
+    open(&mut bench, 1..701);
+    let mut follower = Follower::begin(&mut bench);
+    let start = follower.next;
+    bench.write("weight", "a 0").unwrap();
+    bench.advance_time(Duration::from_millis(200));
+    bench.write("flush_flows", "a").unwrap();
+    import(&mut bench, 801..901, "b");
+    bench.run();
+    follower.read_all(&mut bench);
+    let (mut next, mut exceptions, mut seen) = (start, Flows::new(), start);
+    loop {
+        let text = bench.read("exception_items", &format!("0:{next}")).unwrap();
+        let words: Vec<&str> = text.trim_end_matches('\n').split(' ').collect();
+        let items = BASE64_STANDARD.decode(words[2]).unwrap();
+        let (mut reader, mut names) = (EventReader::of_items(&items), BTreeMap::new());
+        while let Some(item) = reader.next_event().unwrap() {
+            match item {
+                EventItem::Position { worker, seq, has_lost } => {
+                    assert_eq!((worker, seq, has_lost), (0, seen, false));
+                    continue;
+                }
+                EventItem::Member(number, name) => {
+                    names.insert(u32::from(number), name.to_string());
+                    continue;
+                }
+                EventItem::Exists(_, flow) => {
+                    exceptions.insert(flow.key.endpoints()[0].1, names[&flow.answer.action].clone());
+                }
+                EventItem::Ended(key, _) => drop(exceptions.remove(&key.endpoints()[0].1)),
+            }
+            seen += 1;
+        }
+        next = words[1].parse().unwrap();
+        assert_eq!(next, seen);
+        if items.is_empty() {
+            break;
+        }
+    }
+    assert_eq!((next, &exceptions), (follower.next, &follower.exceptions));
+    assert!(!exceptions.is_empty());
+    let text = bench.read("exception_items", "0:1").unwrap();
+    let items = BASE64_STANDARD.decode(text.trim_end().split(' ').nth(2).unwrap()).unwrap();
+    let position = EventReader::of_items(&items).next_event().unwrap();
+    assert!(matches!(position, Some(EventItem::Position { has_lost: true, .. })), "{position:?}");
 }

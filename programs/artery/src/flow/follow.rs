@@ -1,9 +1,13 @@
 //! `artery flow follow`: what happens to flows, a line of JSON for each event.
 use super::FollowOptions;
 use super::balancer::Balancer;
+use super::output::FlowOutput;
 use crate::output::{Output, OutputReader, print_on};
 use crate::signals::end_flag;
 use anyhow::{anyhow, bail};
+use artery_balancer::flows::write_event_header;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,13 +36,7 @@ pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow
     let mut places = begin(balancer, subject, options.since.as_deref())?;
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 && !interrupted.load(Relaxed) {
-        let resume = |why| {
-            let (option, since) = (subject.option, asked(&places, ","));
-            anyhow!(
-                "{why:#}; if the router still runs, 'artery flow follow{option} --since {since}' goes on \
-                 from here"
-            )
-        };
+        let resume = |why| resumed(why, subject, &places);
         let lately = balancer.query_workers(subject.handler, &asked(&places, " ")).map_err(resume)?;
         let (text, has_more) = told(&lately, subject, &mut places, &mut left);
         if !text.is_empty() && print_on(&text)? == OutputReader::Gone {
@@ -49,6 +47,47 @@ pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow
         }
     }
     Ok(0)
+}
+
+/// Writes exceptions in the binary form as they happen.
+pub(super) fn follow_binary(balancer: &mut Balancer, options: &FollowOptions) -> anyhow::Result<u8> {
+    let interrupted = end_flag()?;
+    let mut places = begin(balancer, &EXCEPTIONS, options.since.as_deref())?;
+    let (mut output, mut bytes) = (FlowOutput::open(None)?, Vec::new());
+    write_event_header(&mut bytes);
+    while !interrupted.load(Relaxed) {
+        if output.write(&bytes)? == OutputReader::Gone || output.flush()? == OutputReader::Gone {
+            return Ok(0);
+        }
+        bytes.clear();
+        let resume = |why| resumed(why, &EXCEPTIONS, &places);
+        let lately = balancer.query("exception_items", &asked(&places, " ")).map_err(resume)?;
+        for line in lately.lines() {
+            let (worker, next, items) =
+                read_items(line).ok_or_else(|| anyhow!("the events make no sense"))?;
+            places.insert(worker, next);
+            bytes.extend(items);
+        }
+        if bytes.is_empty() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(0)
+}
+
+/// Parses `WORKER NEXT ITEMS`.
+fn read_items(line: &str) -> Option<(u64, u64, Vec<u8>)> {
+    let mut words = line.split(' ');
+    let (worker, next) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    Some((worker, next, BASE64_STANDARD.decode(words.next()?).ok()?))
+}
+
+/// Why it ends, and how to go on.
+fn resumed(why: anyhow::Error, subject: &Subject, places: &Places) -> anyhow::Error {
+    let (option, since) = (subject.option, asked(places, ","));
+    anyhow!(
+        "{why:#}; if the router still runs, 'artery flow follow{option} --since {since}' goes on from here"
+    )
 }
 
 /// Where to begin: with new events, or after those that were seen before.

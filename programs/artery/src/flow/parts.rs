@@ -118,7 +118,7 @@ pub(super) fn export(balancer: &mut Balancer, options: &ExportOptions) -> anyhow
         false => bytes.extend(json::last_line(count).as_bytes()),
     }
     if output.write(&bytes)? == Listener::There {
-        output.finish()?;
+        let _ = output.flush()?;
     }
     Ok(0)
 }
