@@ -249,10 +249,11 @@ impl FlowBalancer {
             mark_packet(packet);
         }
         let Some(flows) = &self.shared.nat else { return false };
-        let service = &self.shared.services[0];
+        let (service, rule) = (&self.shared.services[0], &self.shared.answers);
+        let placement = Placement { choice, seed: &self.shared.seed };
         self.answers.is_reply(
             ip_header::bytes(packet),
-            ServiceContext { service, choice, flows },
+            ServiceContext { service, placement, flows, rule },
             cx.now().since_epoch(),
         ) && translate_packet(packet, PacketEnd::Source, service.address, service.port)
     }

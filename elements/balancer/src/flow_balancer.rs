@@ -17,6 +17,11 @@ service's name; there is one SERVICE then. An answer belongs to a flow that was 
 members send passes as it is: answers to health checks, and to clients that use a member's own address (from
 another address or port than those from which they use the service).
 
+With ANSWERS `computed` packets of members are also answers to flows that are not known here, if METHOD
+(`maglev`, `hash` or `xor`) gives such a flow to their sender: balancers with the same members, METHOD and
+SEED may get the answers to each other's flows then. What members send to the prefixes behind `except` stays
+as it is. Name all that use members' own addresses there, as health checks do, of the other balancers, too.
+
 With FRAMES true it stands in front of the IPForward and IP6Forward of a router: whole frames come by input I
 and leave by output I, those of the service with the member's address as destination annotation, which leads
 them to the member. So the router's routes and neighbors serve members, too, and ICMP errors are sent by it.
@@ -66,6 +71,12 @@ b -> Discard; b[1] -> Discard;",
         Arg::keyword("MEMBER", "NAME ADDRESS[:PORT] [weight N]", "", "a server; any number of them"),
         Arg::keyword("METHOD", "method", "maglev", "how a new flow's member is chosen"),
         Arg::keyword("FORWARD", "direct or nat", "direct", "how packets get to members"),
+        Arg::keyword(
+            "ANSWERS",
+            "known or computed [except PREFIX …]",
+            "known",
+            "with `nat`, of which flows packets of members are answers; `computed` is for several balancers",
+        ),
         Arg::keyword(
             "FRAMES",
             "bool",

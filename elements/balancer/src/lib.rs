@@ -7,6 +7,7 @@ mod arguments;
 mod balancer_worker;
 mod checks;
 mod chooser;
+mod computed;
 mod event_lines;
 mod event_queue;
 mod event_stream;
