@@ -76,7 +76,8 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// Takes a flow over from elsewhere. It is marked until a packet of it is seen. Where the table is full,
-    /// it displaces the oldest flow that is marked so, and no other.
+    /// it displaces the oldest flow that is marked so, and no other. Until then later records change it, and
+    /// one of the same version says how long it is idle.
     pub fn import_record(&mut self, record: &FlowRecord<K>, now: Tick) -> Result<Imported, Full> {
         let hash = record.key.hash(&self.seed);
         let status = status_of(record, now);
@@ -85,7 +86,10 @@ impl<K: FlowKey> FlowTable<K> {
                 self.replace_record(id, record, status);
                 Ok(Imported::Newer(id))
             }
-            Some(id) => Ok(Imported::Known(id)),
+            Some(id) => {
+                self.refresh_record(id, status);
+                Ok(Imported::Known(id))
+            }
             None => {
                 let counts = [record.packets, record.bytes];
                 let id = self.insert_flow(&record.key, hash, record.answer, status, counts)?;
@@ -99,6 +103,16 @@ impl<K: FlowKey> FlowTable<K> {
     fn is_older(&self, id: FlowId, version: u16) -> bool {
         let status = entry::load_status(self.entries.line(id.0));
         status.has_flags(IMPORTED) && (version.wrapping_sub(status.version) as i16) > 0
+    }
+
+    /// Has a flow that is known from elsewhere only, and in this version, be idle for no longer than there.
+    fn refresh_record(&self, id: FlowId, new: Status) {
+        let line = self.entries.line(id.0);
+        let old = entry::load_status(line);
+        let is_same = old.has_flags(IMPORTED) && old.version == new.version;
+        if is_same && new.seen.since(old.seen).is_some_and(|ticks| ticks > 0) {
+            entry::set_status(line, Status { seen: new.seen, ..old });
+        }
     }
 
     /// Brings a flow to what a record says. It is not young any more: while it is, its

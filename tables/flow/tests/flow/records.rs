@@ -86,6 +86,26 @@ fn a_record_changes_only_what_is_known_from_older_records() {
     assert_eq!(theirs.stats().imported, 1);
 }
 
+#[test]
+fn a_record_of_the_same_version_says_how_long_its_flow_is_idle_until_a_packet_is_seen() {
+    let mut table = table::<Flow4>(10, 10);
+    let idle = |seconds| FlowRecord { idle: Duration::from_secs(seconds), ..record(1) };
+    let Ok(Imported::New(id)) = table.import_record(&idle(20), at(100)) else { panic!("it is new") };
+    let seconds = |table: &FlowTable<Flow4>, now| table.get(id).unwrap().idle_time(at(now)).as_secs();
+    assert_eq!(seconds(&table, 100), 20);
+    assert_eq!(table.import_record(&idle(5), at(110)), Ok(Imported::Known(id)));
+    assert_eq!(seconds(&table, 110), 5);
+    // Neither an older record, nor one of another version.
+    let older = FlowRecord { version: record(1).version.wrapping_sub(1), ..idle(0) };
+    for record in [idle(30), older] {
+        assert_eq!(table.import_record(&record, at(110)), Ok(Imported::Known(id)));
+        assert_eq!(seconds(&table, 110), 5);
+    }
+    table.touch_flow(id, &ACK, at(111)).unwrap();
+    assert_eq!(table.import_record(&idle(0), at(120)), Ok(Imported::Known(id)));
+    assert_eq!(seconds(&table, 120), 9);
+}
+
 /// A record of a connection in use.
 fn record(n: u32) -> FlowRecord<Flow4> {
     let mut table = table::<Flow4>(10, 10);
