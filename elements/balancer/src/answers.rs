@@ -3,10 +3,11 @@
 //! address, get their answers as they are.
 use super::about::{KeyFromParts, QuotedHeader};
 use super::chooser::is_opening;
+use super::computed::AnswerRule;
 use super::fragments::{FragmentPart, FragmentTracker};
 use super::nat_flows::NatFlows;
+use super::placement::Placement;
 use super::service::Service;
-use artery_flow::balance::Choice;
 use artery_flow::{Flow4, Flow6, Scope};
 use std::time::Duration;
 
@@ -20,8 +21,10 @@ pub(super) struct ReplyClassifier {
 #[derive(Clone, Copy)]
 pub(super) struct ServiceContext<'a> {
     pub(super) service: &'a Service,
-    pub(super) choice: &'a Choice,
+    pub(super) placement: Placement<'a>,
     pub(super) flows: &'a NatFlows,
+    /// Of which flows packets are answers beside those that are known.
+    pub(super) rule: &'a AnswerRule,
 }
 
 impl ReplyClassifier {
@@ -81,19 +84,20 @@ impl ServiceContext<'_> {
     #[cold]
     fn forget_replaced<K: KeyFromParts>(&self, opening: &K) {
         let ([_, to], [_, port]) = (opening.addresses(), opening.ports());
-        if self.choice.has_member_at(to, port, self.service.port) {
+        if self.placement.choice.has_member_at(to, port, self.service.port) {
             self.flows.remove_flow(&opening.reversed());
         }
     }
 
-    /// Whether packets with this key are a member's answers to a flow that was translated.
+    /// Whether packets with this key are a member's answers to a flow that was translated, as far as is
+    /// known, or as can be computed where that is wanted.
     #[inline]
     fn is_reply_key<K: KeyFromParts>(&self, answer: &K, now: Duration) -> bool {
-        let ServiceContext { service, choice, flows } = self;
+        let ServiceContext { service, placement, flows, rule } = *self;
         let ([from, _], [port, _]) = (answer.addresses(), answer.ports());
         service.protocol.is_none_or(|own| own == answer.protocol())
-            && choice.has_member_at(from, port, service.port)
-            && flows.is_answer(answer, now)
+            && placement.choice.has_member_at(from, port, service.port)
+            && (flows.is_answer(answer, now) || rule.is_computed(answer, service, placement))
     }
 }
 

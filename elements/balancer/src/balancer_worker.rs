@@ -5,12 +5,13 @@ use super::checks::HealthChecks;
 use super::chooser::{AssignmentSink, BatchPacket, MemberChooser};
 use super::exchange::{self, FlowExchange};
 use super::flow_records::FlowAccounts;
-use super::follow::FlowEvents;
+use super::follow::Followed;
 use super::known::FamilyFlows;
 use super::leading::{FrameRedirector, NOWHERE, TO_FORWARDER};
 use super::look::{
     FoundPacket, bare_packet, packet_in_checked_frame, packet_in_frame, record_service_packets,
 };
+use super::placement::Placement;
 use super::shared::SharedBalancer;
 use super::tally::BalancerCounters;
 use super::translate::{PacketEnd, translate_packet};
@@ -49,7 +50,7 @@ pub(super) struct FlowBalancer {
     maintained: Duration,
     answers: ReplyClassifier,
     pub(super) local: Local,
-    pub(super) events: FlowEvents,
+    pub(super) followed: Followed,
     pub(super) accounts: FlowAccounts,
     pub(super) exchange: FlowExchange,
     pub(super) v4: FamilyFlows<Flow4>,
@@ -102,7 +103,7 @@ impl FlowBalancer {
             maintained: Duration::ZERO,
             answers: ReplyClassifier::default(),
             local: Local::new(args.worker().0),
-            events: FlowEvents::default(),
+            followed: Followed::default(),
             accounts: FlowAccounts::new(args.resource(), is_nat),
             exchange: FlowExchange::default(),
             owners: Vec::new(),
@@ -120,7 +121,7 @@ impl FlowBalancer {
 
     /// Redirects frames to their members: by the shortcut, or by annotation.
     fn redirect_frames(&mut self, input: usize, batch: &mut Batch, choice: &Choice, cx: &mut Context<'_>) {
-        let FlowBalancer { v4, v6, local, events, shared, counters, outputs, shortcut, .. } = self;
+        let FlowBalancer { v4, v6, local, followed, shared, counters, outputs, shortcut, .. } = self;
         let addresses = (choice.generation(), choice.place_count());
         let open = shortcut.as_mut().and_then(|shortcut| shortcut.open_batch(input, addresses, cx.turn()));
         match &open {
@@ -137,7 +138,7 @@ impl FlowBalancer {
         outputs.clear();
         outputs.resize(batch.len(), TO_FORWARDER);
         let now = cx.now().since_epoch();
-        let mut by = MemberChooser { choice, local, follow: events, seed: &shared.seed, now };
+        let mut by = MemberChooser { choice, local, followed, seed: &shared.seed, now };
         let frames = batch.iter_mut().into_slice();
         let mut leading = FrameRedirector { shortcut: lane4, frames, outputs, choice };
         v4.assign_members(&mut by, counters, &mut leading);
@@ -248,10 +249,11 @@ impl FlowBalancer {
             mark_packet(packet);
         }
         let Some(flows) = &self.shared.nat else { return false };
-        let service = &self.shared.services[0];
+        let (service, rule) = (&self.shared.services[0], &self.shared.answers);
+        let placement = Placement { choice, seed: &self.shared.seed };
         self.answers.is_reply(
             ip_header::bytes(packet),
-            ServiceContext { service, choice, flows },
+            ServiceContext { service, placement, flows, rule },
             cx.now().since_epoch(),
         ) && translate_packet(packet, PacketEnd::Source, service.address, service.port)
     }
@@ -274,13 +276,13 @@ impl FlowBalancer {
         let mut whose = std::mem::take(&mut self.owners);
         whose.clear();
         let tell = |is_ours| whose.push(if is_ours { PacketOwner::Nobody } else { PacketOwner::Others });
-        let FlowBalancer { v4, v6, local, events: follow, shared, counters: tally, takes_frames, .. } = self;
+        let FlowBalancer { v4, v6, local, followed, shared, counters: tally, takes_frames, .. } = self;
         match takes_frames {
             true => record_service_packets(v4, v6, batch, packet_in_frame, tell),
             false => record_service_packets(v4, v6, batch, bare_packet, tell),
         }
         let now = cx.now().since_epoch();
-        let mut by = MemberChooser { choice, local, follow, seed: &shared.seed, now };
+        let mut by = MemberChooser { choice, local, followed, seed: &shared.seed, now };
         v4.assign_members(&mut by, tally, &mut whose);
         v6.assign_members(&mut by, tally, &mut whose);
         v4.assign_others(&mut by, tally, &mut whose);
@@ -315,7 +317,7 @@ impl FlowBalancer {
         }
         if now.saturating_sub(self.maintained) >= PAUSE {
             self.maintain_flows(choice, now);
-        } else if self.events.is_on() {
+        } else if self.followed.is_on() {
             // A follower gets the event of a flow's end before the flow begins again.
             self.process_ended_flows(choice, now);
         }
@@ -342,15 +344,23 @@ impl FlowBalancer {
         self.process_ended_flows(choice, now);
         self.accounts.record_active(&self.v4.flows, &self.v6.flows, choice, now);
         self.accounts.flush(now);
-        self.events.stop_if_idle(now);
+        self.followed.all.stop_if_idle(now);
+        self.followed.exceptions.stop_if_idle(now);
     }
 
     /// Records events of flows that have ended.
     pub(super) fn process_ended_flows(&mut self, choice: &Choice, now: Duration) {
         let nat = self.shared.nat.as_ref();
-        let (local, events, accounts) = (&mut self.local, &mut self.events, &mut self.accounts);
-        self.v4.process_ended_flows(local, (events, accounts), nat, choice, now);
-        self.v6.process_ended_flows(local, (events, accounts), nat, choice, now);
+        let (local, followed, accounts) = (&mut self.local, &mut self.followed, &mut self.accounts);
+        self.v4.process_ended_flows(local, (followed, accounts), nat, choice, now);
+        self.v6.process_ended_flows(local, (followed, accounts), nat, choice, now);
+    }
+
+    /// Compares some flows with the members' table if that has changed and a client follows exceptions;
+    /// returns whether that goes on at once.
+    fn walk_exceptions(&mut self, choice: &Choice, now: Duration) -> bool {
+        let placement = Placement { choice, seed: &self.shared.seed };
+        self.followed.exceptions.walk_flows(&self.v4.flows, &self.v6.flows, placement, now)
     }
 }
 
@@ -405,6 +415,9 @@ impl Element for FlowBalancer {
             cx.schedule();
         }
         self.process_ended_flows(choice, now);
+        if self.walk_exceptions(choice, now) {
+            cx.schedule();
+        }
         self.shared.lock_members().poll(now);
         let mut next = time + PERIOD;
         if let Some(checks) = &mut self.checks {
@@ -429,7 +442,8 @@ impl Element for FlowBalancer {
             let nat = self.shared.nat.as_ref();
             self.v4.restore_flows(&mut old.v4, &mut self.local, nat, both, now);
             self.v6.restore_flows(&mut old.v6, &mut self.local, nat, both, now);
-            self.events = std::mem::take(&mut old.events);
+            self.followed = std::mem::take(&mut old.followed);
+            self.followed.exceptions.restart();
             self.counters = old.counters;
         }
     }

@@ -1,9 +1,10 @@
 //! Chooses members for packets: known flows keep theirs, new ones get one by the method.
-use super::follow::{FlowEventKind, FlowEvents};
+use super::exceptions::Snapshot;
+use super::follow::{FlowEventKind, Followed};
+use super::placement::{Placement, flow_hashes};
 use super::tally::BalancerCounters;
-use artery_flow::balance::{Choice, Flow, Local, MemberId};
+use artery_flow::balance::{Choice, Local, MemberId};
 use artery_flow::{Answer, FlowId, FlowKey, FlowState, FlowTable, KeyedPacket, PacketInfo, Seed, Tick};
-use artery_forward::flow::xor_flow;
 use artery_wire::TcpFlags;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ impl BatchPacket {
 pub(super) struct MemberChooser<'a> {
     pub(super) choice: &'a Choice,
     pub(super) local: &'a mut Local,
-    pub(super) follow: &'a mut FlowEvents,
+    pub(super) followed: &'a mut Followed,
     /// Of the hash that all machines with these members share.
     pub(super) seed: &'a Seed,
     pub(super) now: Duration,
@@ -57,12 +58,7 @@ pub(super) fn is_opening(sight: &PacketInfo) -> bool {
 impl MemberChooser<'_> {
     #[inline]
     pub(super) fn pick_member<K: FlowKey>(&mut self, key: &K) -> Option<MemberId> {
-        self.choice.pick_member(self.local, self.flow_hashes(key), self.now)
-    }
-
-    #[inline]
-    fn flow_hashes<K: FlowKey>(&self, key: &K) -> Flow {
-        Flow { hash: key.hash(self.seed), xor: xor_flow(key.addresses(), key.ports()) }
+        self.choice.pick_member(self.local, flow_hashes(key, self.seed), self.now)
     }
 
     /// Assigns a single packet to a member.
@@ -91,26 +87,21 @@ impl MemberChooser<'_> {
             Some(flows.get(id)?.answer().action)
         });
         let living = known.and_then(|action| self.choice.living_member(action));
-        living.or_else(|| self.choice.guess_member(self.local, self.flow_hashes(key), self.now))
+        living.or_else(|| self.choice.guess_member(self.local, flow_hashes(key, self.seed), self.now))
     }
 
     /// The state of a flow before a packet, if a client follows events.
     #[inline]
-    fn snapshot_flow<K: FlowKey>(&self, flows: &FlowTable<K>, id: FlowId) -> Option<(FlowState, bool)> {
-        let view = if self.follow.is_on() { flows.get(id)? } else { return None };
-        Some((view.state(), view.is_young()))
+    fn snapshot_flow<K: FlowKey>(&self, flows: &FlowTable<K>, id: FlowId) -> Option<Snapshot> {
+        if self.followed.is_on() { flows.get(id).map(|flow| Snapshot::of_flow(&flow)) } else { None }
     }
 
     /// Records an event if the state has changed since.
     #[inline]
-    fn record_change<K: FlowKey>(
-        &mut self,
-        flows: &FlowTable<K>,
-        id: FlowId,
-        before: Option<(FlowState, bool)>,
-    ) {
+    fn record_change<K: FlowKey>(&mut self, flows: &FlowTable<K>, id: FlowId, before: Option<Snapshot>) {
         if let Some(before) = before {
-            self.follow.record_change(flows.get(id), before, self.choice);
+            self.followed.all.record_change(flows.get(id), before, self.choice);
+            self.followed.exceptions.record_change(flows.get(id), before, self.choice, self.now);
         }
     }
 
@@ -160,8 +151,10 @@ impl MemberChooser<'_> {
         flows.update_answer(id, self.build_answer(member));
         self.local.flow_ended(old);
         self.local.flow_began(member);
-        if self.follow.is_on() {
-            self.follow.record_move(flows.get(id), old, self.choice);
+        if self.followed.is_on() {
+            self.followed.all.record_move(flows.get(id), old, self.choice);
+            let placement = Placement { choice: self.choice, seed: self.seed };
+            self.followed.exceptions.compare_changed(flows, id, placement, self.now);
         }
         tally.moved += 1;
         Some(member)
@@ -197,8 +190,9 @@ impl MemberChooser<'_> {
         match flows.insert(key, self.build_answer(member), sight, Tick::from_time(self.now)) {
             Ok(id) => {
                 self.local.flow_began(member);
-                if self.follow.is_on() {
-                    self.follow.record_flow(flows.get(id), FlowEventKind::Insert, self.choice);
+                // None to be an exception: it is where the table puts it.
+                if self.followed.is_on() {
+                    self.followed.all.record_flow(flows.get(id), FlowEventKind::Insert, self.choice);
                 }
             }
             Err(_) => tally.unremembered += 1,

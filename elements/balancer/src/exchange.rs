@@ -1,19 +1,21 @@
 //! Export, import and flush of flows, in small parts, so that packets are processed in between.
 use super::balancer_worker::FlowBalancer;
-use super::flow_stream::{AnyKey, StreamFlow, StreamItem, StreamReader, write_item};
-use super::flow_words::{protocol_name, reason_name, state_name};
-use super::follow::{FlowEvent, FlowEventKind, FlowEvents, RecentFlowEvents};
+use super::exceptions::{self, Exceptions};
+use super::flow_stream::{AnyKey, StreamFlow, StreamItem, StreamReader, with_key, write_item};
 use super::known::{FlowImport, ImportStats};
+use super::placement::Placement;
 use artery_engine::HandlerError;
 use artery_flow::balance::{Choice, MemberId};
 use artery_flow::{Answer, Flow4, Flow6, FlowCursor, FlowKey, FlowRecord, FlowTable, Tick};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
-/// Most flows of an exported part, and most events of a listing.
+/// Most flows of an exported part.
 const PART: usize = 512;
+/// Flows that are looked at for a part of exceptions, at most, or less than a step more.
+const EXAMINED: usize = 4096;
 /// Most flows of an imported part.
 const MOST_INCOMING: usize = 4096;
 /// Flows that one step of a flush scans.
@@ -44,23 +46,66 @@ pub(super) fn export_part(
     choice: &Choice,
     now: Duration,
 ) -> Result<String, HandlerError> {
-    let from = match asked.trim() {
-        "" => Some(0),
-        asked => of_worker(asked, worker)?,
-    };
-    let Some(from) = from else { return Ok(String::new()) };
-    let mut items = PartWriter { choice, named: Vec::new(), bytes: Vec::with_capacity(PART * 48) };
+    let Some(from) = part_start(asked, worker)? else { return Ok(String::new()) };
+    let mut items = PartWriter::new(choice);
     let next = match from < SECOND {
         true => export_flows(&b.v4.flows, from, Tick::from_time(now), &mut items).or(Some(SECOND)),
         false => export_flows(&b.v6.flows, from - SECOND, Tick::from_time(now), &mut items)
             .map(|next| next + SECOND),
     };
-    let next = next.map_or("-".to_string(), |next| next.to_string());
-    Ok(format!("{worker} {next} {}\n", BASE64_STANDARD.encode(&items.bytes)))
+    Ok(items.finish(worker, next))
+}
+
+/// The same of exceptions, for `exceptions_part`.
+pub(super) fn export_exceptions(
+    b: &mut FlowBalancer,
+    asked: &str,
+    worker: usize,
+    choice: &Choice,
+    now: Duration,
+) -> Result<String, HandlerError> {
+    check_pure(choice)?;
+    let Some(mut from) = part_start(asked, worker)? else { return Ok(String::new()) };
+    let (mut items, mut examined) = (PartWriter::new(choice), 0);
+    let placement = Placement { choice, seed: &b.shared.seed };
+    let exceptions = &mut b.followed.exceptions;
+    loop {
+        let next = match from < SECOND {
+            true => {
+                add_exceptions(&b.v4.flows, from, exceptions, placement, now, &mut items).or(Some(SECOND))
+            }
+            false => add_exceptions(&b.v6.flows, from - SECOND, exceptions, placement, now, &mut items)
+                .map(|next| next + SECOND),
+        };
+        examined += exceptions::STEP;
+        match next {
+            Some(next) if examined < EXAMINED && items.flows < PART => from = next,
+            next => return Ok(items.finish(worker, next)),
+        }
+    }
+}
+
+/// Refuses what needs a method by which machines with the same members agree.
+pub(super) fn check_pure(choice: &Choice) -> Result<(), HandlerError> {
+    match choice.method() {
+        method if method.is_pure() => Ok(()),
+        method => Err(HandlerError::refused(format!(
+            "METHOD {method} does not give a flow the same member everywhere, so that there are no \
+             exceptions; use maglev, hash or xor, or export and follow all flows"
+        ))),
+    }
+}
+
+/// Where a part begins; None if nothing is asked of this worker.
+fn part_start(asked: &str, worker: usize) -> Result<Option<u64>, HandlerError> {
+    match asked.trim() {
+        "" => Ok(Some(0)),
+        asked => of_worker(asked, worker),
+    }
 }
 
 /// The number for a worker in `WORKER:NUMBER …`.
-fn of_worker(asked: &str, worker: usize) -> Result<Option<u64>, HandlerError> {
+pub(super) fn of_worker(asked: &str, worker: usize) -> Result<Option<u64>, HandlerError> {
     let mut own = None;
     for word in asked.split_ascii_whitespace() {
         let both = word.split_once(':').and_then(|(of, number)| {
@@ -85,15 +130,47 @@ fn export_flows<K: FlowKey>(
     next.map(|next| next.number().into())
 }
 
+/// Appends the exceptions of some flows to a part; returns where to continue. Those who follow learn of what
+/// happens to these from then on.
+fn add_exceptions<K: FlowKey>(
+    flows: &Option<FlowTable<K>>,
+    from: u64,
+    exceptions: &mut Exceptions,
+    placement: Placement<'_>,
+    now: Duration,
+    items: &mut PartWriter<'_>,
+) -> Option<u64> {
+    let cursor = FlowCursor::from_number(from.min(u32::MAX.into()) as u32);
+    let flows = flows.as_ref()?;
+    let next = flows.walk_flows(cursor, exceptions::STEP, |flow| {
+        exceptions.compare_exported(flows, &flow, placement, now);
+        if placement.is_exception(&flow) {
+            items.add_flow(flow.full_record(Tick::from_time(now)));
+        }
+    });
+    next.map(|next| next.number().into())
+}
+
 /// Items of a part, which names the members that it needs.
 struct PartWriter<'a> {
     choice: &'a Choice,
     /// Whether each member, by its index, was written.
     named: Vec<bool>,
     bytes: Vec<u8>,
+    flows: usize,
 }
 
 impl PartWriter<'_> {
+    fn new(choice: &Choice) -> PartWriter<'_> {
+        PartWriter { choice, named: Vec::new(), bytes: Vec::with_capacity(PART * 48), flows: 0 }
+    }
+
+    /// What a handler says of a part.
+    fn finish(self, worker: usize, next: Option<u64>) -> String {
+        let next = next.map_or("-".to_string(), |next| next.to_string());
+        format!("{worker} {next} {}\n", BASE64_STANDARD.encode(&self.bytes))
+    }
+
     /// A flow without a member is left out: its next packet gives it another one.
     fn add_flow<K: FlowKey>(&mut self, record: FlowRecord<K>) {
         let Some(member) = self.choice.member(record.answer.action) else { return };
@@ -104,18 +181,13 @@ impl PartWriter<'_> {
         if !std::mem::replace(&mut self.named[place], true) {
             write_item(&StreamItem::Member(place as u16, &member.name), &mut self.bytes);
         }
+        self.flows += 1;
         let answer = Answer { action: place as u32, generation: 0 };
         write_item(
             &StreamItem::Flow(with_key(record, AnyKey::from_key(&record.key), answer)),
             &mut self.bytes,
         );
     }
-}
-
-/// The same record of another key.
-fn with_key<K, L>(record: FlowRecord<K>, key: L, answer: Answer) -> FlowRecord<L> {
-    let FlowRecord { state, idle, packets, bytes, version, is_young, is_pinned, .. } = record;
-    FlowRecord { key, answer, state, idle, packets, bytes, version, is_young, is_pinned }
 }
 
 /// Imports flows; all of them are valid, or none is imported.
@@ -135,9 +207,9 @@ pub(super) fn import_flows(
         bytes.map_err(|wrong| HandlerError::refused(format!("flows are wanted, as base64: {wrong}")))?;
     let mut taken = ImportStats::default();
     let (v4, v6) = parse_stream(b, &bytes, choice, &mut taken)?;
-    let (local, follow, nat) = (&mut b.local, &mut b.events, b.shared.nat.as_ref());
-    let accounts = &mut b.accounts;
-    let mut incoming = FlowImport { choice, local, follow, accounts, nat, taken, now };
+    let (local, followed, nat) = (&mut b.local, &mut b.followed, b.shared.nat.as_ref());
+    let (accounts, seed) = (&mut b.accounts, &b.shared.seed);
+    let mut incoming = FlowImport { choice, local, seed, followed, accounts, nat, taken, now };
     b.v4.import_flows(&v4, &mut incoming);
     b.v6.import_flows(&v6, &mut incoming);
     b.exchange.imported.add(incoming.taken);
@@ -209,7 +281,8 @@ pub(super) fn progress_json(b: &FlowBalancer, worker: usize) -> String {
     let line = json!({
         "worker": worker, "new": taken.new, "newer": taken.newer, "known": taken.known,
         "no_room": taken.no_room, "no_member": taken.no_member, "no_service": taken.no_service,
-        "flushing": flush.is_some(), "flushed": flushed, "next_event": b.events.next_number(),
+        "flushing": flush.is_some(), "flushed": flushed, "next_event": b.followed.all.queue.next_number(),
+        "next_exception": b.followed.exceptions.next_number(),
     });
     format!("{line}\n")
 }
@@ -259,60 +332,6 @@ fn flush_some<K: FlowKey>(
     next.map(|next| next.number().into())
 }
 
-/// Recent flow events, as a line of JSON for a worker. `now` starts recording and returns the number of the
-/// next event; an empty text only returns that number.
-pub(super) fn events_json(
-    follow: &mut FlowEvents,
-    asked: &str,
-    worker: usize,
-    now: Duration,
-) -> Result<String, HandlerError> {
-    let since = match asked.trim() {
-        "" => {
-            return Ok(format!(
-                "{}\n",
-                json!({ "worker": worker, "next": follow.next_number(), "lost": false, "events": [] })
-            ));
-        }
-        "now" => None,
-        asked => match of_worker(asked, worker)? {
-            Some(since) => Some(since),
-            None => return Ok(String::new()),
-        },
-    };
-    let RecentFlowEvents { first, events, has_lost, next } = follow.read_events(since, PART, now);
-    let events: Vec<Value> =
-        events.into_iter().zip(first..).map(|(event, seq)| event_json(event, seq, worker)).collect();
-    Ok(format!("{}\n", json!({ "worker": worker, "next": next, "lost": has_lost, "events": events })))
-}
-
-fn event_json(event: &FlowEvent, seq: u64, worker: usize) -> Value {
-    let [(src, sport), (dst, dport)] = event.key.endpoints();
-    let what = match &event.what {
-        FlowEventKind::Insert => "insert",
-        FlowEventKind::Import => "import",
-        FlowEventKind::Proven => "proven",
-        FlowEventKind::State => "state",
-        FlowEventKind::Moved(_) => "moved",
-        FlowEventKind::End { .. } => "end",
-    };
-    let mut line = json!({
-        "worker": worker, "seq": seq, "event": what, "protocol": protocol_name(event.key.protocol()),
-        "src": src, "sport": sport, "dst": dst, "dport": dport,
-        "member": event.member.as_deref(), "state": state_name(event.state),
-    });
-    match &event.what {
-        FlowEventKind::Moved(from) => line["from"] = from.as_deref().into(),
-        FlowEventKind::End { reason, packets, bytes } => {
-            line["reason"] = reason_name(*reason).into();
-            line["packets"] = (*packets).into();
-            line["bytes"] = (*bytes).into();
-        }
-        _ => {}
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,6 +340,7 @@ mod tests {
     use artery_engine::Bench;
     use artery_wire::TcpFlags;
     use artery_wire::build::{ip4, ip6};
+    use serde_json::Value;
     use std::collections::HashMap;
     use std::net::Ipv4Addr;
 

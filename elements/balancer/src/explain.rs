@@ -57,8 +57,8 @@ pub(super) fn explain_packet(
     };
     let ether = Ethernet::new(&frame[..]).ok();
     let packet = ether.as_ref().map_or(&[][..], |ether| ether.payload());
-    let FlowBalancer { shared, local, events: follow, v4, v6, .. } = b;
-    let by = MemberChooser { choice, local, follow, seed: &shared.seed, now: cx.now().since_epoch() };
+    let FlowBalancer { shared, local, followed, v4, v6, .. } = b;
+    let by = MemberChooser { choice, local, followed, seed: &shared.seed, now: cx.now().since_epoch() };
     let assigned = match ether.as_ref().map(|ether| ether.ether_type()) {
         Some(EtherType::IPV4) => assign_member::<Flow4>(v4, &by, packet, &shared.services),
         Some(EtherType::IPV6) => assign_member::<Flow6>(v6, &by, packet, &shared.services),

@@ -17,6 +17,11 @@ service's name; there is one SERVICE then. An answer belongs to a flow that was 
 members send passes as it is: answers to health checks, and to clients that use a member's own address (from
 another address or port than those from which they use the service).
 
+With ANSWERS `computed` packets of members are also answers to flows that are not known here, if METHOD
+(`maglev`, `hash` or `xor`) gives such a flow to their sender: balancers with the same members, METHOD and
+SEED may get the answers to each other's flows then. What members send to the prefixes behind `except` stays
+as it is. Name all that use members' own addresses there, as health checks do, of the other balancers, too.
+
 With FRAMES true it stands in front of the IPForward and IP6Forward of a router: whole frames come by input I
 and leave by output I, those of the service with the member's address as destination annotation, which leads
 them to the member. So the router's routes and neighbors serve members, too, and ICMP errors are sent by it.
@@ -44,7 +49,7 @@ datagram for 2 s, of 1024 datagrams at most; those that come before it pass as p
 Flows are remembered by each worker for itself: at most FLOWS of each family, YOUNG of which may be unproven
 (TCP by a packet without SYN after its SYN, others by a third packet), so that attempts never push out flows
 that live. With STATE false nothing is remembered, and a flow goes where its hash says. Members are chosen by
-a hash whose SEED and members' names are all that machines must share to agree.
+a hash whose SEED and members' names are all that machines must share to agree (`status_json` has a digest).
 
 METHOD is `maglev[=SLOTS]`, `resilient[=BUCKETS]`, `hash`, `xor`, `per-packet`, `flowlet[=GAP]` or
 `least-loaded`. A member of weight 0 is drained: it keeps its flows and takes no new ones. What CHECK says is
@@ -66,6 +71,12 @@ b -> Discard; b[1] -> Discard;",
         Arg::keyword("MEMBER", "NAME ADDRESS[:PORT] [weight N]", "", "a server; any number of them"),
         Arg::keyword("METHOD", "method", "maglev", "how a new flow's member is chosen"),
         Arg::keyword("FORWARD", "direct or nat", "direct", "how packets get to members"),
+        Arg::keyword(
+            "ANSWERS",
+            "known or computed [except PREFIX …]",
+            "known",
+            "with `nat`, of which flows packets of members are answers; `computed` is for several balancers",
+        ),
         Arg::keyword(
             "FRAMES",
             "bool",

@@ -15,10 +15,10 @@ pub(crate) const VERSION: u16 = 1;
 /// Most bytes of an item.
 pub(crate) const LONGEST: usize = 1400;
 
-/// Bytes of a flow before its addresses.
-const FIXED: usize = 32;
+/// Bytes of a flow's fields before its addresses.
+const FIXED: usize = 31;
 /// Values of the kind byte of items.
-const MEMBER: u8 = 1;
+pub(super) const MEMBER: u8 = 1;
 const FLOW4: u8 = 2;
 const FLOW6: u8 = 3;
 const END: u8 = 4;
@@ -71,6 +71,10 @@ impl AnyKey {
         };
         [(addresses[0], ports[0]), (addresses[1], ports[1])]
     }
+    /// Whether it is of IPv4.
+    pub(super) fn is_ipv4(&self) -> bool {
+        matches!(self, AnyKey::V4(_))
+    }
     /// The transport protocol of the flow.
     pub fn protocol(&self) -> IpProtocol {
         match self {
@@ -82,6 +86,12 @@ impl AnyKey {
 
 /// A flow of a stream; its action is the stream's number of the member.
 pub type StreamFlow = FlowRecord<AnyKey>;
+
+/// The same record of another key.
+pub(super) fn with_key<K, L>(record: FlowRecord<K>, key: L, answer: Answer) -> FlowRecord<L> {
+    let FlowRecord { state, idle, packets, bytes, version, is_young, is_pinned, .. } = record;
+    FlowRecord { key, answer, state, idle, packets, bytes, version, is_young, is_pinned }
+}
 
 /// What a stream consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +148,9 @@ pub enum StreamError {
     /// Source and destination are equal, loopback, unspecified, or of different families.
     #[error("there are no flows from {0} to {1}")]
     Addresses(IpAddr, IpAddr),
+    /// The number of an event or of a reason is unknown.
+    #[error("number {0} means no event that is known here")]
+    Event(u8),
     /// The state number is unknown, or not valid for this protocol.
     #[error("state {0} is none of this protocol")]
     State(u8),
@@ -162,41 +175,65 @@ pub fn write_header(into: &mut Vec<u8>) {
 
 /// Appends one item to `into`, with its length before it.
 pub fn write_item(item: &StreamItem<'_>, into: &mut Vec<u8>) {
-    let start = into.len();
-    into.extend([0; 2]);
     match item {
-        StreamItem::Member(number, name) => {
-            into.push(MEMBER);
-            into.extend(number.to_be_bytes());
-            into.push(name.len() as u8);
-            into.extend(name.as_bytes());
+        StreamItem::Member(number, name) => write_member(*number, name, into),
+        StreamItem::Flow(flow) => {
+            let kind = if flow.key.is_ipv4() { FLOW4 } else { FLOW6 };
+            write_body(into, |into| {
+                into.push(kind);
+                write_flow(flow, into);
+            });
         }
-        StreamItem::Flow(flow) => write_flow(flow, into),
-        StreamItem::End(flows) => {
+        StreamItem::End(flows) => write_body(into, |into| {
             into.push(END);
             into.extend(flows.to_be_bytes());
-        }
+        }),
     }
+}
+
+/// Appends an item with the body that `write` appends.
+#[inline]
+pub(super) fn write_body(into: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = into.len();
+    into.extend([0; 2]);
+    write(into);
     let len = (into.len() - start - 2) as u16;
     into[start..start + 2].copy_from_slice(&len.to_be_bytes());
 }
 
-fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
+/// Appends the item that names a member.
+pub(super) fn write_member(number: u16, name: &str, into: &mut Vec<u8>) {
+    write_body(into, |into| {
+        into.push(MEMBER);
+        into.extend(number.to_be_bytes());
+        into.push(name.len() as u8);
+        into.extend(name.as_bytes());
+    });
+}
+
+/// Appends the fields of a flow.
+#[inline]
+pub(super) fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
     let [(from, sport), (to, dport)] = flow.key.endpoints();
     let flags = if flow.is_young { YOUNG } else { 0 } | if flow.is_pinned { PINNED } else { 0 };
     let idle = (flow.idle.as_micros() as u64 / TICK_MICROS).min(u32::MAX.into()) as u32;
-    let kind = if from.is_ipv4() { FLOW4 } else { FLOW6 };
     let mut fixed = [0; FIXED];
-    fixed[..4].copy_from_slice(&[kind, flow.key.protocol().0, flow.state as u8, flags]);
-    fixed[4..6].copy_from_slice(&(flow.answer.action as u16).to_be_bytes());
-    fixed[6..8].copy_from_slice(&flow.version.to_be_bytes());
-    fixed[8..12].copy_from_slice(&idle.to_be_bytes());
-    fixed[12..14].copy_from_slice(&sport.to_be_bytes());
-    fixed[14..16].copy_from_slice(&dport.to_be_bytes());
-    fixed[16..24].copy_from_slice(&flow.packets.to_be_bytes());
-    fixed[24..].copy_from_slice(&flow.bytes.to_be_bytes());
+    fixed[..3].copy_from_slice(&[flow.key.protocol().0, flow.state as u8, flags]);
+    fixed[3..5].copy_from_slice(&(flow.answer.action as u16).to_be_bytes());
+    fixed[5..7].copy_from_slice(&flow.version.to_be_bytes());
+    fixed[7..11].copy_from_slice(&idle.to_be_bytes());
+    fixed[11..13].copy_from_slice(&sport.to_be_bytes());
+    fixed[13..15].copy_from_slice(&dport.to_be_bytes());
+    fixed[15..23].copy_from_slice(&flow.packets.to_be_bytes());
+    fixed[23..].copy_from_slice(&flow.bytes.to_be_bytes());
     into.extend_from_slice(&fixed);
-    for address in [from, to] {
+    write_addresses([from, to], into);
+}
+
+/// Appends addresses.
+#[inline]
+pub(super) fn write_addresses(addresses: [IpAddr; 2], into: &mut Vec<u8>) {
+    for address in addresses {
         match address {
             IpAddr::V4(address) => into.extend_from_slice(&address.octets()),
             IpAddr::V6(address) => into.extend_from_slice(&address.octets()),
@@ -207,8 +244,7 @@ fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
 /// Reads a stream, item by item.
 pub struct StreamReader<'a> {
     rest: &'a [u8],
-    /// Which members were named: a bit for each number.
-    named: Vec<u64>,
+    named: NamedMembers,
     flows: u64,
     items: u64,
     item_begin: usize,
@@ -218,28 +254,13 @@ pub struct StreamReader<'a> {
 impl<'a> StreamReader<'a> {
     /// Reads a stream from its header on.
     pub fn new(bytes: &'a [u8]) -> Result<StreamReader<'a>, StreamError> {
-        let magic = bytes.get(..4).ok_or(if MAGIC.starts_with(bytes) {
-            StreamError::Cut
-        } else {
-            StreamError::Magic
-        })?;
-        if magic != MAGIC {
-            return Err(StreamError::Magic);
-        }
-        let mut fields = Fields(&bytes[4..]);
-        let version = fields.u16().map_err(|_| StreamError::Cut)?;
-        if version != VERSION {
-            return Err(StreamError::Version(version));
-        }
-        let skipped = fields.u16().map_err(|_| StreamError::Cut)?;
-        let rest = fields.0.get(usize::from(skipped)..).ok_or(StreamError::Cut)?;
-        Ok(StreamReader::of_items(rest))
+        Ok(StreamReader::of_items(skip_header(bytes, MAGIC)?))
     }
     /// Reads items without header and end, as a router exports them in parts.
     pub fn of_items(items: &'a [u8]) -> StreamReader<'a> {
         StreamReader {
             rest: items,
-            named: Vec::new(),
+            named: NamedMembers::default(),
             flows: 0,
             items: 0,
             item_begin: items.len(),
@@ -268,22 +289,12 @@ impl<'a> StreamReader<'a> {
         loop {
             self.items += 1;
             self.item_begin = self.rest.len();
-            let body = self.read_body()?;
+            let body;
+            (body, self.rest) = split_body(self.rest)?;
             if let Some(item) = self.parse_item(body)? {
                 return Ok(Some(item));
             }
         }
-    }
-
-    fn read_body(&mut self) -> Result<&'a [u8], StreamError> {
-        let (len, rest) = self.rest.split_first_chunk().ok_or(StreamError::Cut)?;
-        let len = usize::from(u16::from_be_bytes(*len));
-        if len > LONGEST {
-            return Err(StreamError::TooLong(len));
-        }
-        let (body, rest) = rest.split_at_checked(len).ok_or(StreamError::Cut)?;
-        self.rest = rest;
-        Ok(body)
     }
 
     /// Parses an item's body; None if its kind is unknown here.
@@ -291,56 +302,17 @@ impl<'a> StreamReader<'a> {
         let (kind, rest) = body.split_first().ok_or(StreamError::TooShort)?;
         let mut fields = Fields(rest);
         Ok(Some(match *kind {
-            MEMBER => self.parse_member(&mut fields)?,
-            FLOW4 => self.parse_flow(&mut fields, |fields| Ok(Ipv4Addr::from_bits(fields.u32()?).into()))?,
-            FLOW6 => self.parse_flow(&mut fields, |fields| Ok(Ipv6Addr::from_bits(fields.u128()?).into()))?,
+            MEMBER => {
+                let (number, name) = self.named.parse_member(fields)?;
+                StreamItem::Member(number, name)
+            }
+            kind @ (FLOW4 | FLOW6) => {
+                let flow = self.named.parse_flow(fields, kind == FLOW4)?;
+                self.flows += 1;
+                StreamItem::Flow(flow)
+            }
             END => self.parse_end(fields.u64()?)?,
             _ => return Ok(None),
-        }))
-    }
-
-    fn parse_member(&mut self, fields: &mut Fields<'a>) -> Result<StreamItem<'a>, StreamError> {
-        let (number, len) = (fields.u16()?, fields.u8()?);
-        let name = fields.0.get(..usize::from(len)).ok_or(StreamError::TooShort)?;
-        let name =
-            std::str::from_utf8(name).ok().filter(|name| Member::is_name(name)).ok_or(StreamError::Name)?;
-        let word = usize::from(number) / 64;
-        if self.named.len() <= word {
-            self.named.resize(word + 1, 0);
-        }
-        self.named[word] |= 1 << (number % 64);
-        Ok(StreamItem::Member(number, name))
-    }
-
-    #[inline]
-    fn parse_flow(
-        &mut self,
-        fields: &mut Fields<'a>,
-        address: impl Fn(&mut Fields<'a>) -> Result<IpAddr, StreamError>,
-    ) -> Result<StreamItem<'a>, StreamError> {
-        let (protocol, state, flags) = (IpProtocol(fields.u8()?), fields.u8()?, fields.u8()?);
-        let (member, version, idle) = (fields.u16()?, fields.u16()?, fields.u32()?);
-        let (sport, dport) = (fields.u16()?, fields.u16()?);
-        let (packets, bytes) = (fields.u64()?, fields.u64()?);
-        let (from, to) = (address(fields)?, address(fields)?);
-        let known = FlowState::ALL.get(usize::from(state)).filter(|state| is_valid_state(**state, protocol));
-        let key = AnyKey::new([(from, sport), (to, dport)], protocol)?;
-        let state = *known.ok_or(StreamError::State(state))?;
-        let is_named = |word: &u64| word & 1 << (member % 64) != 0;
-        if !self.named.get(usize::from(member) / 64).is_some_and(is_named) {
-            return Err(StreamError::Unnamed(member));
-        }
-        self.flows += 1;
-        Ok(StreamItem::Flow(FlowRecord {
-            key,
-            answer: Answer { action: member.into(), generation: 0 },
-            state,
-            idle: Duration::from_micros(u64::from(idle) * TICK_MICROS),
-            packets,
-            bytes,
-            version,
-            is_young: flags & YOUNG != 0,
-            is_pinned: flags & PINNED != 0,
         }))
     }
 
@@ -353,8 +325,85 @@ impl<'a> StreamReader<'a> {
     }
 }
 
+/// The items of a stream with a header.
+pub(super) fn skip_header(bytes: &[u8], magic: [u8; 4]) -> Result<&[u8], StreamError> {
+    let found =
+        bytes.get(..4).ok_or(if magic.starts_with(bytes) { StreamError::Cut } else { StreamError::Magic })?;
+    if found != magic {
+        return Err(StreamError::Magic);
+    }
+    let mut fields = Fields(&bytes[4..]);
+    let version = fields.u16().map_err(|_| StreamError::Cut)?;
+    if version != VERSION {
+        return Err(StreamError::Version(version));
+    }
+    let skipped = fields.u16().map_err(|_| StreamError::Cut)?;
+    fields.0.get(usize::from(skipped)..).ok_or(StreamError::Cut)
+}
+
+/// The body of the first item, and what is behind it.
+pub(super) fn split_body(items: &[u8]) -> Result<(&[u8], &[u8]), StreamError> {
+    let (len, rest) = items.split_first_chunk().ok_or(StreamError::Cut)?;
+    let len = usize::from(u16::from_be_bytes(*len));
+    if len > LONGEST {
+        return Err(StreamError::TooLong(len));
+    }
+    rest.split_at_checked(len).ok_or(StreamError::Cut)
+}
+
+/// Which members were named: a bit for each number.
+#[derive(Default)]
+pub(super) struct NamedMembers(Vec<u64>);
+
+impl NamedMembers {
+    /// The number and the name of a member.
+    pub(super) fn parse_member<'a>(&mut self, mut fields: Fields<'a>) -> Result<(u16, &'a str), StreamError> {
+        let (number, len) = (fields.u16()?, fields.u8()?);
+        let name = fields.0.get(..usize::from(len)).ok_or(StreamError::TooShort)?;
+        let name =
+            std::str::from_utf8(name).ok().filter(|name| Member::is_name(name)).ok_or(StreamError::Name)?;
+        let word = usize::from(number) / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (number % 64);
+        Ok((number, name))
+    }
+
+    #[inline]
+    pub(super) fn parse_flow(
+        &self,
+        mut fields: Fields<'_>,
+        is_ipv4: bool,
+    ) -> Result<StreamFlow, StreamError> {
+        let (protocol, state, flags) = (IpProtocol(fields.u8()?), fields.u8()?, fields.u8()?);
+        let (member, version, idle) = (fields.u16()?, fields.u16()?, fields.u32()?);
+        let (sport, dport) = (fields.u16()?, fields.u16()?);
+        let (packets, bytes) = (fields.u64()?, fields.u64()?);
+        let (from, to) = (fields.address(is_ipv4)?, fields.address(is_ipv4)?);
+        let known = FlowState::ALL.get(usize::from(state)).filter(|state| is_valid_state(**state, protocol));
+        let key = AnyKey::new([(from, sport), (to, dport)], protocol)?;
+        let state = *known.ok_or(StreamError::State(state))?;
+        let is_named = |word: &u64| word & 1 << (member % 64) != 0;
+        if !self.0.get(usize::from(member) / 64).is_some_and(is_named) {
+            return Err(StreamError::Unnamed(member));
+        }
+        Ok(FlowRecord {
+            key,
+            answer: Answer { action: member.into(), generation: 0 },
+            state,
+            idle: Duration::from_micros(u64::from(idle) * TICK_MICROS),
+            packets,
+            bytes,
+            version,
+            is_young: flags & YOUNG != 0,
+            is_pinned: flags & PINNED != 0,
+        })
+    }
+}
+
 /// The fields of an item, in their order. Bytes after them belong to later versions.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl Fields<'_> {
     #[inline]
@@ -363,20 +412,24 @@ impl Fields<'_> {
         self.0 = rest;
         Ok(*field)
     }
-    fn u8(&mut self) -> Result<u8, StreamError> {
+    pub(super) fn u8(&mut self) -> Result<u8, StreamError> {
         self.read_bytes().map(u8::from_be_bytes)
     }
-    fn u16(&mut self) -> Result<u16, StreamError> {
+    pub(super) fn u16(&mut self) -> Result<u16, StreamError> {
         self.read_bytes().map(u16::from_be_bytes)
     }
     fn u32(&mut self) -> Result<u32, StreamError> {
         self.read_bytes().map(u32::from_be_bytes)
     }
-    fn u64(&mut self) -> Result<u64, StreamError> {
+    pub(super) fn u64(&mut self) -> Result<u64, StreamError> {
         self.read_bytes().map(u64::from_be_bytes)
     }
-    fn u128(&mut self) -> Result<u128, StreamError> {
-        self.read_bytes().map(u128::from_be_bytes)
+    #[inline]
+    pub(super) fn address(&mut self, is_ipv4: bool) -> Result<IpAddr, StreamError> {
+        Ok(match is_ipv4 {
+            true => Ipv4Addr::from(self.read_bytes::<4>()?).into(),
+            false => Ipv6Addr::from(self.read_bytes::<16>()?).into(),
+        })
     }
 }
 

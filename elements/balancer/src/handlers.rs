@@ -1,10 +1,13 @@
 //! Read and write handlers of FlowBalancer.
 use super::balancer_worker::FlowBalancer;
+use super::event_lines;
 use super::exchange;
 use super::explain;
+use super::service::Service;
 use artery_engine::{Context, Handler, HandlerError, Read, Show, Write};
 use artery_flow::FlowKey;
-use artery_flow::balance::Choice;
+use artery_flow::balance::{Choice, MemberView};
+use serde_json::json;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -39,6 +42,13 @@ pub(super) static HANDLERS: &[Handler] = &[
         &Show(|b: &mut FlowBalancer| b.shared.lock_members().settings().method),
     )
     .and_write(&Write(|b: &mut FlowBalancer, text, cx| b.shared.set_method(text, now(cx))))
+    .once(),
+    Handler::read(
+        "status_json",
+        "services, members and method, with a digest of the table that METHOD makes: the same on all \
+         machines that choose the same member for every flow, null where METHOD has a past",
+        &Read(|b: &mut FlowBalancer, _, cx| with_members(b, cx, |b, choice, _| Ok(status_json(b, choice)))),
+    )
     .once(),
     Handler::read("flows", "flows that are remembered", &Show(|b: &mut FlowBalancer| count_flows(b))).sum(),
     Handler::read("counts", "what was counted, a line each", &Show(|b: &mut FlowBalancer| counters_text(b))),
@@ -89,7 +99,45 @@ pub(super) static HANDLERS: &[Handler] = &[
         "what happened to flows, for `artery flow follow`, a line of JSON for each worker: with `now` it \
          begins, with `WORKER:NEXT` it goes on from there",
         &Read(|b: &mut FlowBalancer, asked, cx| {
-            exchange::events_json(&mut b.events, asked, cx.worker(), now(cx))
+            event_lines::events_json(&mut b.followed.all, asked, cx.worker(), now(cx))
+        }),
+    )
+    .parameters()
+    .join(),
+    Handler::read(
+        "exceptions_part",
+        "what `flows_part` says, of the flows that METHOD would give another member now",
+        &Read(|b: &mut FlowBalancer, asked, cx| {
+            with_members(b, cx, |b, choice, cx| {
+                exchange::export_exceptions(b, asked, cx.worker(), choice, now(cx))
+            })
+        }),
+    )
+    .parameters()
+    .join(),
+    Handler::read(
+        "exception_events",
+        "what `flow_events` says, of the flows that METHOD would give another member now",
+        &Read(|b: &mut FlowBalancer, asked, cx| {
+            // What the walk over flows has waited for may have been read.
+            cx.schedule();
+            with_members(b, cx, |b, choice, cx| {
+                exchange::check_pure(choice)?;
+                event_lines::exceptions_json(&mut b.followed.exceptions, asked, cx.worker(), now(cx))
+            })
+        }),
+    )
+    .parameters()
+    .join(),
+    Handler::read(
+        "exception_items",
+        "the same in binary form, as base64 behind the worker's number and that of its next event",
+        &Read(|b: &mut FlowBalancer, asked, cx| {
+            cx.schedule();
+            with_members(b, cx, |b, choice, cx| {
+                exchange::check_pure(choice)?;
+                event_lines::exception_items(&mut b.followed.exceptions, asked, cx.worker(), now(cx))
+            })
         }),
     )
     .parameters()
@@ -118,6 +166,28 @@ fn list_members(b: &FlowBalancer) -> String {
         let _ = writeln!(text, "{} {up}, {new}", view.member);
     }
     text
+}
+
+fn status_json(b: &FlowBalancer, choice: &Choice) -> String {
+    let members = b.shared.lock_members();
+    let views: Vec<_> = members.view_members().collect();
+    let slots = views.iter().map(|view| view.slots).sum::<usize>();
+    let share = |of: usize| (slots > 0).then(|| of as f64 / slots as f64);
+    let member = |view: &MemberView| {
+        json!({
+            "name": &*view.member.name, "address": view.member.address, "port": view.member.port,
+            "weight": view.member.weight, "up": view.is_up, "takes_new": view.takes_new,
+            "share": share(view.slots),
+        })
+    };
+    let line = json!({
+        "services": b.shared.services.iter().map(Service::to_string).collect::<Vec<_>>(),
+        "method": members.settings().method.to_string(),
+        "forward": if b.shared.nat.is_some() { "nat" } else { "direct" },
+        "digest": b.shared.table_digest(choice).map(|digest| format!("{digest:016x}")),
+        "members": views.iter().map(member).collect::<Vec<_>>(),
+    });
+    format!("{line}\n")
 }
 
 fn count_flows(b: &FlowBalancer) -> u64 {

@@ -2,15 +2,16 @@
 use super::about::KeyFromParts;
 use super::chooser::{AssignmentSink, BatchPacket, MemberChooser};
 use super::flow_records::FlowAccounts;
-use super::follow::{FlowEventKind, FlowEvents};
+use super::follow::{FlowEventKind, Followed};
 use super::nat_flows::{NatFlows, answer_key};
 use super::others::OtherPackets;
+use super::placement::Placement;
 use super::service::Service;
 use super::tally::BalancerCounters;
 use artery_flow::balance::{Choice, Local, MemberId};
 use artery_flow::{
     Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, KeyedPacket, PacketInfo,
-    Pattern, Scope, Tick,
+    Pattern, Scope, Seed, Tick,
 };
 use std::time::Duration;
 
@@ -261,14 +262,12 @@ impl<K: KeyFromParts> FamilyFlows<K> {
         for (record, found) in records.iter().zip(&self.found) {
             let old = found.and_then(|id| flows.get(id)).map(|known| known.answer().action);
             incoming.import_flow(flows, record, old);
+            if incoming.followed.exceptions.is_on() {
+                // A flow that makes room may come again further on.
+                incoming.process_ended_flows(flows);
+            }
         }
-        self.process_ended_flows(
-            incoming.local,
-            (incoming.follow, incoming.accounts),
-            incoming.nat,
-            incoming.choice,
-            incoming.now,
-        );
+        incoming.process_ended_flows(flows);
     }
 
     /// Reports flows that have ended.
@@ -276,24 +275,40 @@ impl<K: KeyFromParts> FamilyFlows<K> {
     pub(super) fn process_ended_flows(
         &mut self,
         local: &mut Local,
-        (follow, accounts): (&mut FlowEvents, &mut FlowAccounts),
+        reports: (&mut Followed, &mut FlowAccounts),
         nat: Option<&NatFlows>,
         choice: &Choice,
         now: Duration,
     ) {
-        for end in self.flows.iter_mut().flat_map(FlowTable::drain_ends) {
-            local.flow_ended(end.answer.action);
-            // A closed connection has no more answers; a direct one may reuse its ports.
-            if let Some(nat) = nat.filter(|_| matches!(end.state, FlowState::Fin | FlowState::Closed))
-                && let Some(member) = choice.member(end.answer.action)
-                && let Some(answer) = answer_key(&end.key, member)
-            {
-                nat.remove_flow(&answer);
-            }
-            accounts.record_end(&end, choice, now);
-            if follow.is_on() {
-                follow.record_end(&end, choice);
-            }
+        if let Some(flows) = &mut self.flows {
+            report_ends(flows, local, reports, nat, choice, now);
+        }
+    }
+}
+
+/// Reports flows of a table that have ended.
+#[inline]
+fn report_ends<K: KeyFromParts>(
+    flows: &mut FlowTable<K>,
+    local: &mut Local,
+    (followed, accounts): (&mut Followed, &mut FlowAccounts),
+    nat: Option<&NatFlows>,
+    choice: &Choice,
+    now: Duration,
+) {
+    for end in flows.drain_ends() {
+        local.flow_ended(end.answer.action);
+        // A closed connection has no more answers; a direct one may reuse its ports.
+        if let Some(nat) = nat.filter(|_| matches!(end.state, FlowState::Fin | FlowState::Closed))
+            && let Some(member) = choice.member(end.answer.action)
+            && let Some(answer) = answer_key(&end.key, member)
+        {
+            nat.remove_flow(&answer);
+        }
+        accounts.record_end(&end, choice, now);
+        if followed.is_on() {
+            followed.all.record_end(&end, choice);
+            followed.exceptions.record_end(&end);
         }
     }
 }
@@ -324,7 +339,8 @@ impl ImportStats {
 pub(super) struct FlowImport<'a> {
     pub(super) choice: &'a Choice,
     pub(super) local: &'a mut Local,
-    pub(super) follow: &'a mut FlowEvents,
+    pub(super) seed: &'a Seed,
+    pub(super) followed: &'a mut Followed,
     pub(super) accounts: &'a mut FlowAccounts,
     /// The flows that are translated, where packets are.
     pub(super) nat: Option<&'a NatFlows>,
@@ -378,8 +394,15 @@ impl FlowImport<'_> {
         MemberId::from_action(record.answer.action)
             .into_iter()
             .for_each(|member| self.local.flow_began(member));
-        if self.follow.is_on() {
-            self.follow.record_flow(flows.get(id), FlowEventKind::Import, self.choice);
+        if self.followed.is_on() {
+            self.followed.all.record_flow(flows.get(id), FlowEventKind::Import, self.choice);
+            let placement = Placement { choice: self.choice, seed: self.seed };
+            self.followed.exceptions.compare_changed(flows, id, placement, self.now);
         }
+    }
+
+    fn process_ended_flows<K: KeyFromParts>(&mut self, flows: &mut FlowTable<K>) {
+        let reports = (&mut *self.followed, &mut *self.accounts);
+        report_ends(flows, self.local, reports, self.nat, self.choice, self.now);
     }
 }

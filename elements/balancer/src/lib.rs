@@ -7,6 +7,11 @@ mod arguments;
 mod balancer_worker;
 mod checks;
 mod chooser;
+mod computed;
+mod event_lines;
+mod event_queue;
+mod event_stream;
+mod exceptions;
 mod exchange;
 mod explain;
 #[allow(unreachable_pub)] // The file says `pub static CLASS`, as those of all elements do.
@@ -22,6 +27,7 @@ mod leading;
 mod look;
 mod nat_flows;
 mod others;
+mod placement;
 mod service;
 mod shared;
 mod tally;
@@ -31,6 +37,8 @@ use artery_engine::Class;
 
 /// Export and import of the flows of a FlowBalancer.
 pub mod flows {
+    pub use crate::event_stream::{EventItem, EventReader, write_event, write_event_header};
+    pub use crate::exceptions::ExceptionKind;
     pub use crate::flow_stream::{
         AnyKey, MAGIC, StreamError, StreamFlow, StreamItem, StreamReader, is_valid_state, write_header,
         write_item,

@@ -1,10 +1,11 @@
 //! State that the copies of a balancer on several workers share: its members, under a lock
 //! that no packet takes.
+use super::computed::AnswerRule;
 use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_engine::{ArgError, Args, HandlerError};
-use artery_flow::Seed;
-use artery_flow::balance::{Balancer, Check, Member, Members, Method, Probe, Settings};
+use artery_flow::balance::{Balancer, Check, Choice, Member, Members, Method, Probe, Settings};
+use artery_flow::{Flow4, FlowKey, Seed};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -20,6 +21,8 @@ pub(super) struct SharedBalancer {
     pub(super) check: Option<Check>,
     /// The flows that were translated, where packets are.
     pub(super) nat: Option<NatFlows>,
+    /// Of which other flows packets of members are answers.
+    pub(super) answers: AnswerRule,
     members: Mutex<Members>,
     balancer: Balancer,
 }
@@ -32,6 +35,7 @@ impl SharedBalancer {
             Some(text) => Some(parse_check(&text, &services)?),
             None => None,
         };
+        let answers = parse_answers(args, method, nat.is_some())?;
         // A member with a health check takes packets only after it has passed, unless no member has.
         let settings = Settings { method, starts_up: check.is_none(), ..Settings::default() };
         let mut members =
@@ -45,12 +49,18 @@ impl SharedBalancer {
         }
         let seed = Seed::new([args.read("SEED")?, 0]);
         let balancer = members.balancer();
-        Ok(SharedBalancer { services, seed, check, nat, members: Mutex::new(members), balancer })
+        Ok(SharedBalancer { services, seed, check, nat, answers, members: Mutex::new(members), balancer })
     }
 
     /// A reader of the choice, for a worker.
     pub(super) fn balancer(&self) -> Balancer {
         self.balancer.clone()
+    }
+    /// A digest of how members are chosen for flows, by the seed, too, of which it tells nothing. None if the
+    /// method is not the same everywhere.
+    pub(super) fn table_digest(&self, choice: &Choice) -> Option<u64> {
+        let digest = choice.table_digest()?;
+        Some(Flow4::from_words(|n| [digest, 0][n]).hash(&self.seed))
     }
     /// Locks the members for a change.
     pub(super) fn lock_members(&self) -> MutexGuard<'_, Members> {
@@ -113,6 +123,23 @@ fn parse_services(args: &Args<'_>) -> Result<Vec<Service>, ArgError> {
             "SERVICE is missing; give a service to balance, as in SERVICE 192.0.2.1:80 tcp",
         )),
         false => Ok(services),
+    }
+}
+
+fn parse_answers(args: &Args<'_>, method: Method, is_nat: bool) -> Result<AnswerRule, ArgError> {
+    let text: String = args.read("ANSWERS")?;
+    match parse_argument::<AnswerRule>("ANSWERS", &text)? {
+        AnswerRule::Computed(_) if !is_nat => {
+            Err(argument_error("ANSWERS", &text, "is for FORWARD nat: other answers are not translated"))
+        }
+        AnswerRule::Computed(_) if !method.is_pure() => Err(argument_error(
+            "ANSWERS",
+            &text,
+            format!(
+                "METHOD {method} does not give a flow the same member everywhere; use maglev, hash or xor"
+            ),
+        )),
+        rule => Ok(rule),
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery flow export > flows.json                     a line of JSON for each flow
   artery flow export --binary | artery flow -u /run/other.sock import
   artery flow follow                                  a line of JSON for each event, until SIGINT
+  artery flow follow --exceptions                     flows that don't follow from the members
   artery flow flush --member web1                     its next packets choose members anew
 
 A flow's member is told by name and its idle time as seconds until now, so that another machine understands
@@ -68,7 +69,8 @@ enum Action {
     /// Print a line of JSON for each event: flows that come, are proven, change, move and end
     #[command(after_long_help = "Examples:
   artery flow follow | head
-  artery flow follow --since 0:1876543219876543        go on after this event of worker 0")]
+  artery flow follow --since 0:1876543219876543        go on after this event of worker 0
+  artery flow follow --exceptions                      flows whose members others can't compute")]
     Follow(FollowOptions),
     /// Forget flows, all or those of a member
     #[command(after_long_help = "Examples:\n  artery flow flush all\n  artery flow flush --member web1")]
@@ -96,6 +98,9 @@ struct ExportOptions {
     /// The binary form: a third as long, and read faster
     #[arg(long)]
     binary: bool,
+    /// Only flows whose member is not the one that a new flow would get; METHOD is maglev, hash or xor
+    #[arg(long)]
+    exceptions: bool,
     /// Where to write; standard output if not given
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
@@ -107,6 +112,12 @@ struct FollowOptions {
     /// next one to happen
     #[arg(long, value_name = "SEQ")]
     since: Option<String>,
+    /// Only flows whose member is not the one that a new flow would get; METHOD is maglev, hash or xor
+    #[arg(long)]
+    exceptions: bool,
+    /// Their binary form: an eighth as long
+    #[arg(long, requires = "exceptions", conflicts_with = "count")]
+    binary: bool,
     /// End after N events
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -129,6 +140,7 @@ pub(crate) fn command(options: &FlowOptions) -> anyhow::Result<u8> {
         Action::Show(options) => parts::show(&mut balancer, options),
         Action::Export(options) => parts::export(&mut balancer, options),
         Action::Import { file } => import::import(&mut balancer, file.as_deref()),
+        Action::Follow(options) if options.binary => follow::follow_binary(&mut balancer, options),
         Action::Follow(options) => follow::follow(&mut balancer, options),
         Action::Flush(options) => flush::flush(&mut balancer, options),
     }

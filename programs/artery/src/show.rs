@@ -5,6 +5,7 @@ mod fpm;
 mod host_ports;
 mod routes;
 mod security;
+mod services;
 pub(crate) mod table;
 mod tables;
 
@@ -27,6 +28,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery show routes -6 --json
   artery show neighbors --dev eth1
   artery show bfd                        sessions with the gateways of --bfd
+  artery show services                   services, their members, and who takes new connections
   artery show drops                      why packets ended, the most frequent reason first
   artery show adopt                      what a running 'artery adopt' forwards, and what not and why
 
@@ -64,6 +66,9 @@ enum What {
     /// Sessions of BFD with gateways: whether the paths to them are up
     #[command(after_long_help = "Example:\n  artery show bfd --json")]
     Bfd(bfd::BfdOptions),
+    /// Services, their members, and digests to compare with those of other routers
+    #[command(visible_alias = "service", after_long_help = "Example:\n  artery show services --json")]
+    Services(ElementsOptions),
     /// Why packets ended, and in which elements
     #[command(after_long_help = "Example:\n  artery show drops")]
     Drops(Plain),
@@ -139,6 +144,7 @@ pub(crate) fn command(options: &ShowOptions) -> anyhow::Result<u8> {
         What::HostPorts(plain) => show_document(plain, "HostPorts", host_ports::lines),
         What::Ports(plain) => show(plain, "ports_json", tables::ports),
         What::Bfd(options) => bfd::show(options),
+        What::Services(options) => show_services(options),
         What::Drops(plain) => show(plain, "drops_json", tables::drops),
         What::Config(options) => print_stdout(&running_configuration(&options.reach)?).map(|()| 0),
         What::Adopt(options) => adopt::show(options),
@@ -189,6 +195,11 @@ fn show_neighbors(options: &NeighborsOptions) -> anyhow::Result<u8> {
 fn show_security(options: &ElementsOptions) -> anyhow::Result<u8> {
     let answer = Client::connect(&options.reach)?.query("security", "")?;
     either(options.json, &serde_json::from_str(&answer)?, security::lines)
+}
+
+fn show_services(options: &ElementsOptions) -> anyhow::Result<u8> {
+    let document = services::document(&mut Client::connect(&options.reach)?)?;
+    either(options.json, &document, services::table)
 }
 
 fn show_elements(options: &ElementsOptions) -> anyhow::Result<u8> {

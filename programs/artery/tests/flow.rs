@@ -1,9 +1,11 @@
 //! `artery flow`: flows of one router go to another, what is malformed is refused whole,
 //! and events are followed.
 use crate::support::{Folder, Outcome, Router, artery, artery_into, artery_reads, closed_pipe};
+use artery_balancer::flows::{EventItem, EventReader};
 use artery_wire::TcpFlags;
 use artery_wire::build::ip4;
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 /// How many flows the first router knows.
@@ -59,17 +61,18 @@ fn flow(router: &Router, args: &[&str]) -> Outcome {
 fn import(router: &Router, text: &str) -> Outcome {
     artery_reads(&["flow", "-u", router.socket().to_str().unwrap(), "import"], text)
 }
-fn export(router: &Router) -> Vec<serde_json::Value> {
-    let outcome = flow(router, &["export"]);
+/// The member of each client's flow, of those that a command exports.
+fn export_of(router: &Router, command: &[&str]) -> HashMap<u64, String> {
+    let outcome = flow(router, command);
     assert_eq!((outcome.status, outcome.err.as_str()), (0, ""));
-    outcome.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let lines = outcome.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let flows =
+        lines.filter_map(|line| Some((line["sport"].as_u64()?, line["member"].as_str()?.to_string())));
+    flows.collect()
 }
 /// The member of each client's flow.
 fn members(router: &Router) -> HashMap<u64, String> {
-    let lines = export(router);
-    let flows =
-        lines.iter().filter_map(|line| Some((line["sport"].as_u64()?, line["member"].as_str()?.into())));
-    flows.collect()
+    export_of(router, &["export"])
 }
 fn counts(router: &Router) -> HashMap<String, u64> {
     let text = router.read("b.counts");
@@ -264,6 +267,67 @@ fn who_follows_hears_of_all_that_happens_and_goes_on_after_a_break() {
     let lost = flow(&router, &["follow", "--since", "7", "-c", "1"]);
     assert!(lost.out.starts_with("{\"event\":\"lost\",\"worker\":0}\n"), "{}", lost.out);
     assert!(lost.err.contains("artery flow export"), "{}", lost.err);
+}
+
+#[test]
+fn flows_that_do_not_follow_from_the_members_are_exported_and_followed_alone() {
+    let folder = Folder::new();
+    let router = full(&folder);
+    let before = members(&router);
+    assert_eq!(export_of(&router, &["export", "--exceptions"]).len(), 0);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
+    let of_a = before.values().filter(|member| *member == "a").count();
+    let count = of_a.to_string();
+    let options = ["flow", "-u", router.socket().to_str().unwrap(), "follow", "--exceptions", "-c", &count];
+    let follower = command.args(options).stdout(Stdio::piped()).spawn().unwrap();
+    let next = || {
+        let progress: serde_json::Value = serde_json::from_str(&router.read("b.exchange")).unwrap();
+        progress["next_exception"].as_u64().unwrap()
+    };
+    let start = (0..2000).map(|_| next()).find(|next| *next > 0).expect("the follower has begun");
+    assert_eq!(router.call(&["b.weight", "a 0"]).status, 0);
+    let output = follower.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let exceptions = export_of(&router, &["export", "--exceptions"]);
+    // Drained members' flows, and few of the others'.
+    let drained = exceptions.values().filter(|member| *member == "a").count();
+    assert!(drained == of_a && exceptions.len() < of_a + 50, "{drained} of {}", exceptions.len());
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        let client = event["sport"].as_u64().unwrap();
+        assert_eq!(
+            (&event["event"], event["member"].as_str()),
+            (&"insert".into(), before.get(&client).map(|m| &**m))
+        );
+        assert_eq!(event["member"].as_str(), exceptions.get(&client).map(|member| &**member));
+    }
+    // The binary form, from the beginning: until the reader has enough.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
+    let options = ["flow", "-u", router.socket().to_str().unwrap(), "follow", "--exceptions", "--binary"];
+    command.args(options).args(["--since", &start.to_string()]);
+    let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut bytes = vec![0; 8 + 17 * exceptions.len()];
+    follower.stdout.take().unwrap().read_exact(&mut bytes).unwrap();
+    let mut reader = EventReader::new(&bytes).unwrap();
+    let position = EventItem::Position { worker: 0, seq: start, has_lost: false };
+    assert_eq!(reader.next_event().unwrap(), Some(position));
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    // They are all that another balancer with the same members must be told of.
+    let drained = MEMBERS.replace("MEMBER a 10.0.0.1", "MEMBER a 10.0.0.1 weight 0");
+    let second = empty(&folder, &drained, &[]);
+    let file = folder.path("exceptions");
+    assert_eq!(flow(&router, &["export", "--exceptions", "--binary", &file]).status, 0);
+    assert_eq!(flow(&second, &["import", &file]).status, 0);
+    assert_eq!(second.read("b.flows"), exceptions.len().to_string());
+    assert_eq!(second.call(&["f.active", "true"]).status, 0);
+    await_count(&second, "c.count", (2 * FLOWS).into());
+    assert_eq!(members(&second), before);
+    assert_eq!(router.call(&["b.method", "least-loaded"]).status, 0);
+    for action in ["export", "follow"] {
+        let refused = flow(&router, &[action, "--exceptions"]);
+        assert!(refused.status == 1 && refused.err.contains("METHOD least-loaded"), "{refused:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Records of flows that have ended, for accounting by action and for replication.
 use super::accounts::FlowPeriod;
-use super::entry::{self, Answer, Line};
+use super::entry::{self, Answer, Line, MARKED};
 use super::key::FlowKey;
 use super::state::FlowState;
 
@@ -30,6 +30,8 @@ pub struct FlowEnd<K> {
     pub bytes: u64,
     /// Why the flow's entry was removed.
     pub reason: EndReason,
+    /// Whether its caller had [marked](super::FlowTable::mark_flow) it.
+    pub is_marked: bool,
     /// What was not reported of it; None where no accounts are kept.
     pub unreported: Option<FlowPeriod>,
 }
@@ -65,9 +67,10 @@ impl<K: FlowKey> EndQueue<K> {
             return self.room == 0;
         }
         let [packets, bytes] = entry::load_counts::<K>(line);
-        let (key, answer, state) =
-            (entry::load_key(line), entry::load_answer(line), entry::load_status(line).state);
-        self.ends.push(FlowEnd { key, answer, state, packets, bytes, reason, unreported });
+        let (key, answer, status) =
+            (entry::load_key(line), entry::load_answer(line), entry::load_status(line));
+        let (state, is_marked) = (status.state, status.has_flags(MARKED));
+        self.ends.push(FlowEnd { key, answer, state, packets, bytes, reason, is_marked, unreported });
         true
     }
 

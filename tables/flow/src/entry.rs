@@ -44,6 +44,7 @@ pub(super) const LIVE: u8 = 1;
 pub(super) const YOUNG: u8 = 2;
 pub(super) const IMPORTED: u8 = 4;
 pub(super) const PINNED: u8 = 8;
+pub(super) const MARKED: u8 = 16;
 /// Follows from the others and the state: the flow is proven, and only time or TCP's control bits change it.
 const USED: u8 = 0x80;
 

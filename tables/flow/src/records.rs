@@ -1,6 +1,6 @@
 //! Walks over a table: to show flows, to take them elsewhere, to remove those of a kind; and records that
 //! come in.
-use super::entry::{self, IMPORTED, LIVE, PINNED, Status, YOUNG};
+use super::entry::{self, IMPORTED, LIVE, MARKED, PINNED, Status, YOUNG};
 use super::key::FlowKey;
 use super::tick::Tick;
 use super::view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
@@ -64,8 +64,20 @@ impl<K: FlowKey> FlowTable<K> {
         next
     }
 
+    /// Marks a flow for its caller's own purposes, or unmarks it. It keeps its mark until it ends, whatever
+    /// becomes of it; records of it have none.
+    pub fn mark_flow(&self, id: FlowId, is_marked: bool) {
+        if self.get(id).is_some() {
+            let line = self.entries.line(id.0);
+            let status = entry::load_status(line);
+            let flags = if is_marked { status.flags | MARKED } else { status.flags & !MARKED };
+            entry::set_status(line, Status { flags, ..status });
+        }
+    }
+
     /// Takes a flow over from elsewhere. It is marked until a packet of it is seen. Where the table is full,
-    /// it displaces the oldest flow that is marked so, and no other.
+    /// it displaces the oldest flow that is marked so, and no other. Until then later records change it, and
+    /// one of the same version says how long it is idle.
     pub fn import_record(&mut self, record: &FlowRecord<K>, now: Tick) -> Result<Imported, Full> {
         let hash = record.key.hash(&self.seed);
         let status = status_of(record, now);
@@ -74,7 +86,10 @@ impl<K: FlowKey> FlowTable<K> {
                 self.replace_record(id, record, status);
                 Ok(Imported::Newer(id))
             }
-            Some(id) => Ok(Imported::Known(id)),
+            Some(id) => {
+                self.refresh_record(id, status);
+                Ok(Imported::Known(id))
+            }
             None => {
                 let counts = [record.packets, record.bytes];
                 let id = self.insert_flow(&record.key, hash, record.answer, status, counts)?;
@@ -90,6 +105,16 @@ impl<K: FlowKey> FlowTable<K> {
         status.has_flags(IMPORTED) && (version.wrapping_sub(status.version) as i16) > 0
     }
 
+    /// Has a flow that is known from elsewhere only, and in this version, be idle for no longer than there.
+    fn refresh_record(&self, id: FlowId, new: Status) {
+        let line = self.entries.line(id.0);
+        let old = entry::load_status(line);
+        let is_same = old.has_flags(IMPORTED) && old.version == new.version;
+        if is_same && new.seen.since(old.seen).is_some_and(|ticks| ticks > 0) {
+            entry::set_status(line, Status { seen: new.seen, ..old });
+        }
+    }
+
     /// Brings a flow to what a record says. It is not young any more: while it is, its
     /// version does not change.
     fn replace_record(&mut self, id: FlowId, record: &FlowRecord<K>, new: Status) {
@@ -101,7 +126,7 @@ impl<K: FlowKey> FlowTable<K> {
         if let Some(accounts) = &self.accounts {
             accounts.begin_period(id.0, new.seen, [record.packets, record.bytes]);
         }
-        entry::set_status(line, Status { flags: new.flags & !YOUNG, ..new });
+        entry::set_status(line, Status { flags: new.flags & !YOUNG | old.flags & MARKED, ..new });
         if old.has_flags(PINNED) && !new.has_flags(PINNED) {
             self.track_imported(id.0);
         }

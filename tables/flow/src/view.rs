@@ -1,5 +1,5 @@
 //! A flow as others see it: in the table, and as a record that outlives it.
-use super::entry::{self, Answer, IMPORTED, Line, PINNED, Status, YOUNG};
+use super::entry::{self, Answer, IMPORTED, Line, MARKED, PINNED, Status, YOUNG};
 use super::key::FlowKey;
 use super::state::FlowState;
 use super::tick::{Tick, ticks_to_duration};
@@ -86,6 +86,12 @@ impl<'a, K: FlowKey> FlowView<'a, K> {
         self.status.has_flags(PINNED)
     }
 
+    /// Whether its caller has [marked](super::FlowTable::mark_flow) it.
+    #[inline]
+    pub fn is_marked(&self) -> bool {
+        self.status.has_flags(MARKED)
+    }
+
     /// Packets, unless they are not counted.
     pub fn packets(&self) -> u64 {
         entry::load_counts::<K>(self.line)[0]
@@ -152,6 +158,7 @@ pub enum Imported {
     New(FlowId),
     /// The flow was known from outside, in an older version.
     Newer(FlowId),
-    /// The flow was known: from packets, or from outside in this version or a newer one. It was left alone.
+    /// The flow was known: from packets, or from outside in this version or a newer one. It was left alone,
+    /// but for its idle time, which a record of this version may have shortened.
     Known(FlowId),
 }

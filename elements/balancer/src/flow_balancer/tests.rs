@@ -107,6 +107,35 @@ fn two_machines_with_the_same_members_in_any_order_agree_and_another_seed_does_n
 }
 
 #[test]
+fn digests_say_whether_two_machines_agree() {
+    let status = |bench: &mut Bench| -> serde_json::Value {
+        serde_json::from_str(&bench.read("status_json", "").unwrap()).unwrap()
+    };
+    let mut one = bench(THREE);
+    let digest = status(&mut one)["digest"].clone();
+    assert_eq!(digest.as_str().map(str::len), Some(16));
+    // Another order, other addresses, and a past.
+    let order = "SERVICE 192.0.2.9:80, MEMBER c 10.9.0.3, MEMBER x 10.9.0.9, MEMBER a 10.9.0.1";
+    let mut other = bench(order);
+    other.write("remove_member", "x").unwrap();
+    other.write("add_member", "b 10.9.0.2").unwrap();
+    assert_eq!(status(&mut other)["digest"], digest);
+    for (handler, text) in [("weight", "b 2"), ("method", "xor"), ("method", "hash"), ("remove_member", "b")]
+    {
+        other.write(handler, text).unwrap();
+        assert_ne!(status(&mut other)["digest"], digest, "{text}");
+    }
+    assert_ne!(status(&mut bench(&format!("{THREE}, SEED 7")))["digest"], digest);
+    one.write("weight", "a 0").unwrap();
+    let drained = status(&mut one);
+    assert_eq!((&drained["method"], &drained["services"][0]), (&"maglev".into(), &"192.0.2.1:80".into()));
+    let member = &drained["members"][0];
+    assert_eq!((&member["name"], &member["up"], &member["share"]), (&"a".into(), &true.into(), &0.0.into()));
+    one.write("method", "least-loaded").unwrap();
+    assert!(status(&mut one)["digest"].is_null());
+}
+
+#[test]
 fn what_is_not_for_the_service_passes_and_what_nobody_takes_is_told_apart() {
     let mut bench = bench(THREE);
     let others = [

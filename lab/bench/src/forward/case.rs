@@ -58,6 +58,9 @@ pub struct Case {
     /// The balancer remembers no flow
     #[arg(long)]
     pub stateless: bool,
+    /// About one flow in a hundred keeps a member that it would not get any more, and a client follows those
+    #[arg(long)]
+    pub exceptions: bool,
     /// Different packets, for each worker
     #[arg(long, default_value_t = PACKETS)]
     pub packets: usize,
@@ -93,6 +96,7 @@ impl Case {
             meets: Meets::Balancer,
             stations: None,
             stateless: false,
+            exceptions: false,
             packets: PACKETS,
             frames: FRAMES,
             workers: 1,
@@ -138,6 +142,7 @@ impl Case {
         say("limit", self.limit.map(|limit| limit.to_string()));
         words.extend(self.profile.then(|| "--profile".to_string()));
         words.extend(self.stateless.then(|| "--stateless".to_string()));
+        words.extend(self.exceptions.then(|| "--exceptions".to_string()));
         words
     }
 }
@@ -171,6 +176,7 @@ pub(super) mod testing {
             profile: true,
             sample: Some(1000),
             limit: Some(7),
+            exceptions: true,
             ..small(6)
         };
         let filtered = Case::of_flows_that_meet(7, Meets::Filter);

@@ -15,6 +15,9 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// The pause between two polls of exceptions, as `artery flow follow` has it.
+const POLL: Duration = Duration::from_millis(100);
+
 /// Places of a cable beside those for its packets.
 const SPARE: usize = 1024;
 
@@ -116,8 +119,16 @@ impl Circuit {
 
     /// Lets packets go round until the limit is reached, and gives their number.
     pub(super) fn run_out(self) -> anyhow::Result<u64> {
+        let follower = self.case.exceptions.then(|| {
+            let (handle, known) = (self.handle.clone(), 4 * self.case.packets as u64);
+            std::thread::spawn(move || follow_exceptions(&handle, known))
+        });
         self.set_active(true)?;
         let mut end = self.running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
+        if let Some(follower) = follower {
+            let told = follower.join().map_err(|_| anyhow::anyhow!("the follower panicked"))??;
+            eprintln!("{told} events of exceptions were read");
+        }
         let mut read =
             |name: &str| -> anyhow::Result<u64> { Ok(end.read_handler(name, "")?.trim().parse()?) };
         ensure!(read("odd0.count")? == 0, "packets were not forwarded");
@@ -165,6 +176,29 @@ impl Circuit {
         self.running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
         Ok(())
     }
+}
+
+/// Changes the balancer's members once so many packets have gone round, and reads the events of exceptions
+/// until the run ends; returns their number.
+fn follow_exceptions(handle: &Handle, known: u64) -> anyhow::Result<usize> {
+    while handle.read_handler("play0.count", "")?.trim().parse::<u64>()? < known {
+        sleep(POLL);
+    }
+    let read = |asked: &str| -> anyhow::Result<serde_json::Value> {
+        Ok(serde_json::from_str(&handle.read_handler("balancer0.exception_events", asked)?)?)
+    };
+    let mut next = read("now")?["next"].clone();
+    handle.write_handler("balancer0.weight", network::MORE_FLOWS)?;
+    let mut told = 0;
+    // The run has ended when nothing can be read any more.
+    while let Ok(lately) = read(&format!("0:{next}")) {
+        let count = lately["events"].as_array().map_or(0, Vec::len);
+        (told, next) = (told + count, lately["next"].clone());
+        if count == 0 {
+            sleep(POLL);
+        }
+    }
+    Ok(told)
 }
 
 struct Look {

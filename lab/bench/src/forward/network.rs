@@ -66,9 +66,14 @@ const SERVERS: usize = 16;
 /// What flows go to.
 const SERVICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
+/// What gives a server one new flow in a hundred more, where the case has exceptions.
+pub(super) const MORE_FLOWS: &str = "server0 7";
+
 /// The balancer of a service by direct return, so that packets keep their addresses.
 fn balancer(case: &Case, flows: u32) -> String {
-    let members: String = (0..SERVERS).map(|n| format!(", MEMBER server{n} {}", gateway(4, n))).collect();
+    let weight = if case.exceptions { " weight 6" } else { "" };
+    let member = |n| format!(", MEMBER server{n} {}{weight}", gateway(4, n));
+    let members: String = (0..SERVERS).map(member).collect();
     let (state, most) = (!case.stateless, flows.max(1 << 16));
     format!(
         "FlowBalancer(SERVICE {SERVICE} udp{members}, FRAMES true, ROUTER ip, STATE {state}, FLOWS {}, YOUNG \

@@ -134,9 +134,9 @@ impl Running {
     }
 
     /// Prints what happens to flows from now on.
-    pub(crate) fn follow(&self) -> Result<Process> {
+    pub(crate) fn follow(&self, options: &[&str]) -> Result<Process> {
         let socket = self.socket();
-        self.host.command([artery()?]).args(["flow", "-u", path(&socket), "follow"]).spawn()
+        self.host.command([artery()?]).args(["flow", "-u", path(&socket), "follow"]).args(options).spawn()
     }
 
     /// Calls a handler of the balancer.
@@ -144,6 +144,12 @@ impl Running {
         let socket = self.socket();
         let command = self.host.command([artery()?]).args(["handler", "-u", path(&socket)]);
         Ok(command.arg(format!("balancer.{handler}")).args(value).run()?.stdout)
+    }
+
+    /// The digest of the table by which it chooses members.
+    pub(crate) fn digest(&self) -> Result<String> {
+        let status: serde_json::Value = serde_json::from_str(&self.call("status_json", None)?).unwrap();
+        Ok(status["digest"].as_str().expect("the method is pure").to_string())
     }
 
     /// The members that the flows of each worker have, by name.

@@ -26,7 +26,7 @@ const SECOND: &str =
 /// Copies the flows of the first router to the second: those that exist at the start by an export, later ones
 /// by the events that a follower receives.
 fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
-    let follower = first.follow()?;
+    let follower = first.follow(&[])?;
     // Events are sent from the moment at which the router has accepted a follower.
     for open in 1.. {
         load.fill(open)?;
@@ -49,6 +49,82 @@ fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
     let said = second.import(&proven(&follower.stdout_so_far()))?;
     assert!(said.contains(&format!("{} new", OPEN - EARLY)), "{said}");
     Ok(())
+}
+
+/// Connections that go by their hashes to the fifth of five members, or to another of them than of four: give
+/// or take four standard deviations.
+const ONE_OF_FIVE: std::ops::RangeInclusive<usize> = 30..=95;
+
+/// Four of the members of a router whose fifth comes when connections are in use.
+const FOUR: &str = FIRST;
+/// The same members in another order, so that flows go by their hashes to the same places.
+const FIVE: &str =
+    "SERVICE 192.0.2.1:80 tcp, MEMBER web5 10.0.2.15, MEMBER web2 10.0.2.12, MEMBER web4 10.0.2.14,
+    MEMBER web1 10.0.2.11, MEMBER web3 10.0.2.13";
+
+/// Copies those flows of the first router to the second that are not where they would go by their hashes
+/// since it has another member; returns how many these are.
+fn mirrored_exceptions(first: &Running, second: &Running) -> Result<usize> {
+    let follower = first.follow(&["--exceptions"])?;
+    until_seen(&follower, "that the follower has begun", || {
+        Ok(first.call("exchange", None)?.lines().all(|line| !line.contains("\"next_exception\":0")))
+    })?;
+    first.call("add_member", Some("web5 10.0.2.15"))?;
+    assert_eq!(first.digest()?, second.digest()?);
+    // A line before the flows, and one after them.
+    let count = first.flow(&["export", "--exceptions"])?.lines().count() - 2;
+    let told = || follower.stdout_so_far().lines().filter(|line| line.ends_with('}')).count();
+    until_seen(&follower, "that all exceptions are told", || Ok(told() >= count))?;
+    let told = follower.stdout_so_far();
+    assert!(told.lines().all(|line| line.contains("\"event\":\"insert\"")), "{told}");
+    let said = second.import(&told)?;
+    assert!(said.contains(&format!("{count} new")), "{said}");
+    Ok(count)
+}
+
+/// How many connections were harmed when the second router, which has the same members, took the place of the
+/// first, and how many flows were exceptions.
+fn harmed_of_exceptions(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
+    let net = Plain::new(rig, 5)?;
+    let (a, b) = (net.router(rig, "a")?, net.router(rig, "b")?);
+    b.cut(true)?;
+    let _servers = net.serve(echo)?;
+    let mut first = Running::start(&a.host, &graph(FOUR), &[])?;
+    let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(FIRST_PORT)));
+    load.fill(OPEN)?;
+    let second = Running::start(&b.host, &graph(FIVE), &[])?;
+    let exceptions = match is_told {
+        true => mirrored_exceptions(&first, &second)?,
+        false => 0,
+    };
+    assert_eq!(load.settle().harmed(|_| true), 0);
+    first.process.kill();
+    a.cut(true)?;
+    b.cut(false)?;
+    let fates = load.settle();
+    println!("{} of {OPEN}, {exceptions} exceptions: {fates:?}", fates.harmed(|_| true));
+    drop(load);
+    second.end()?;
+    Ok((fates.harmed(|_| true), exceptions))
+}
+
+#[test]
+fn who_chooses_alike_and_knows_the_exceptions_resets_no_connection() {
+    artery_rig::test("balancer-exceptions", |rig| {
+        let (harmed, exceptions) = harmed_of_exceptions(rig, true)?;
+        assert_eq!(harmed, 0);
+        assert!(ONE_OF_FIVE.contains(&exceptions), "{exceptions} of {OPEN}");
+        Ok(())
+    });
+}
+
+#[test]
+fn who_chooses_alike_and_knows_no_exceptions_resets_them() {
+    artery_rig::test("balancer-no-exceptions", |rig| {
+        let (harmed, _) = harmed_of_exceptions(rig, false)?;
+        assert!(ONE_OF_FIVE.contains(&harmed), "{harmed} of {OPEN}");
+        Ok(())
+    });
 }
 
 /// How many connections were harmed when the second router took the place of the first, and how many

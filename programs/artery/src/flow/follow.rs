@@ -1,13 +1,27 @@
 //! `artery flow follow`: what happens to flows, a line of JSON for each event.
 use super::FollowOptions;
 use super::balancer::Balancer;
+use super::output::FlowOutput;
 use crate::output::{Output, OutputReader, print_on};
 use crate::signals::end_flag;
 use anyhow::{anyhow, bail};
+use artery_balancer::flows::write_event_header;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+/// What is followed.
+struct Subject {
+    handler: &'static str,
+    /// The option for it, of this command and of an export.
+    option: &'static str,
+}
+
+const ALL: Subject = Subject { handler: "flow_events", option: "" };
+const EXCEPTIONS: Subject = Subject { handler: "exception_events", option: " --exceptions" };
 
 /// The pause between two polls of the router, where there was nothing new.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -18,17 +32,13 @@ type Places = BTreeMap<u64, u64>;
 /// Prints events as they happen.
 pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow::Result<u8> {
     let interrupted = end_flag()?;
-    let mut places = begin(balancer, options.since.as_deref())?;
+    let subject = if options.exceptions { &EXCEPTIONS } else { &ALL };
+    let mut places = begin(balancer, subject, options.since.as_deref())?;
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 && !interrupted.load(Relaxed) {
-        let resume = |why| {
-            let since = asked(&places, ",");
-            anyhow!(
-                "{why:#}; if the router still runs, 'artery flow follow --since {since}' goes on from here"
-            )
-        };
-        let lately = balancer.query_workers("flow_events", &asked(&places, " ")).map_err(resume)?;
-        let (text, has_more) = told(&lately, &mut places, &mut left);
+        let resume = |why| resumed(why, subject, &places);
+        let lately = balancer.query_workers(subject.handler, &asked(&places, " ")).map_err(resume)?;
+        let (text, has_more) = told(&lately, subject, &mut places, &mut left);
         if !text.is_empty() && print_on(&text)? == OutputReader::Gone {
             return Ok(0);
         }
@@ -39,11 +49,52 @@ pub(super) fn follow(balancer: &mut Balancer, options: &FollowOptions) -> anyhow
     Ok(0)
 }
 
+/// Writes exceptions in the binary form as they happen.
+pub(super) fn follow_binary(balancer: &mut Balancer, options: &FollowOptions) -> anyhow::Result<u8> {
+    let interrupted = end_flag()?;
+    let mut places = begin(balancer, &EXCEPTIONS, options.since.as_deref())?;
+    let (mut output, mut bytes) = (FlowOutput::open(None)?, Vec::new());
+    write_event_header(&mut bytes);
+    while !interrupted.load(Relaxed) {
+        if output.write(&bytes)? == OutputReader::Gone || output.flush()? == OutputReader::Gone {
+            return Ok(0);
+        }
+        bytes.clear();
+        let resume = |why| resumed(why, &EXCEPTIONS, &places);
+        let lately = balancer.query("exception_items", &asked(&places, " ")).map_err(resume)?;
+        for line in lately.lines() {
+            let (worker, next, items) =
+                read_items(line).ok_or_else(|| anyhow!("the events make no sense"))?;
+            places.insert(worker, next);
+            bytes.extend(items);
+        }
+        if bytes.is_empty() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(0)
+}
+
+/// Parses `WORKER NEXT ITEMS`.
+fn read_items(line: &str) -> Option<(u64, u64, Vec<u8>)> {
+    let mut words = line.split(' ');
+    let (worker, next) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    Some((worker, next, BASE64_STANDARD.decode(words.next()?).ok()?))
+}
+
+/// Why it ends, and how to go on.
+fn resumed(why: anyhow::Error, subject: &Subject, places: &Places) -> anyhow::Error {
+    let (option, since) = (subject.option, asked(places, ","));
+    anyhow!(
+        "{why:#}; if the router still runs, 'artery flow follow{option} --since {since}' goes on from here"
+    )
+}
+
 /// Where to begin: with new events, or after those that were seen before.
-fn begin(balancer: &mut Balancer, since: Option<&str>) -> anyhow::Result<Places> {
+fn begin(balancer: &mut Balancer, subject: &Subject, since: Option<&str>) -> anyhow::Result<Places> {
     let question = if since.is_none() { "now" } else { "" };
     let now: Places = balancer
-        .query_workers("flow_events", question)?
+        .query_workers(subject.handler, question)?
         .iter()
         .map(|worker| (worker["worker"].as_u64().unwrap_or(0), worker["next"].as_u64().unwrap_or(0)))
         .collect();
@@ -77,13 +128,14 @@ fn asked(places: &Places, separator: &str) -> String {
 }
 
 /// The lines of what happened, and whether there is more. `left` is how many are wanted.
-fn told(lately: &[Value], places: &mut Places, left: &mut u64) -> (String, bool) {
+fn told(lately: &[Value], subject: &Subject, places: &mut Places, left: &mut u64) -> (String, bool) {
     let (mut text, mut has_more) = (String::new(), false);
     for worker in lately {
         let number = worker["worker"].as_u64().unwrap_or(0);
         if worker["lost"] == true {
             Output::for_terminal().print_warning(&format!(
-                "events of worker {number} are lost: 'artery flow export' tells how things are now"
+                "events of worker {number} are lost: 'artery flow export{}' tells how things are now",
+                subject.option
             ));
             text += &format!("{}\n", json!({ "worker": number, "event": "lost" }));
         }
@@ -111,7 +163,7 @@ mod tests {
             json!({ "worker": 1, "next": 30, "lost": true, "events": [event(29)] }),
         ];
         let mut left = 2;
-        let (text, has_more) = told(&lately, &mut places, &mut left);
+        let (text, has_more) = told(&lately, &ALL, &mut places, &mut left);
         assert_eq!(text, "{\"seq\":5}\n{\"seq\":6}\n{\"event\":\"lost\",\"worker\":1}\n");
         assert_eq!((asked(&places, ","), left, has_more), ("0:7,1:30".to_string(), 0, true));
         assert_eq!(read_since("1:4", places.clone()).unwrap()[&1], 4);

@@ -5,6 +5,8 @@ use super::lines::{self, Unread};
 use crate::output::{Output, print_stdout};
 use anyhow::anyhow;
 use artery_balancer::flows::MAGIC;
+#[cfg(any(test, feature = "fuzz"))]
+use artery_balancer::flows::{EventItem, EventReader, write_event};
 use artery_device::system_message;
 #[cfg(any(test, feature = "fuzz"))]
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -36,9 +38,19 @@ pub(super) fn import(balancer: &mut Balancer, file: Option<&Path>) -> anyhow::Re
     import_checked(balancer, &chunks::check(&bytes).map_err(wrong)?)
 }
 
-/// Takes bytes for a file. A router gets exactly what it reads.
+/// Takes bytes for a file, and for events. A router gets exactly what it reads.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn survive(bytes: &[u8]) {
+    let mut events = EventReader::of_items(bytes);
+    while let Ok(Some(event)) = events.next_event() {
+        let mut written = Vec::new();
+        if let EventItem::Exists(_, flow) = event {
+            write_event(&EventItem::Member(flow.answer.action as u16, "m"), &mut written);
+        }
+        write_event(&event, &mut written);
+        let mut again = EventReader::of_items(&written);
+        assert_eq!(std::iter::from_fn(|| again.next_event().ok()?).last(), Some(event));
+    }
     let checked = match bytes.first() == Some(&MAGIC[0]) {
         true => chunks::check(bytes).ok(),
         false => lines::check(bytes).ok(),

@@ -30,10 +30,10 @@ impl FlowOutput {
         self.outcome(done)
     }
 
-    /// Writes the remaining bytes.
-    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+    /// Writes the remaining bytes; returns whether the output still has a reader.
+    pub(super) fn flush(&mut self) -> anyhow::Result<OutputReader> {
         let done = self.into.flush();
-        self.outcome(done).map(drop)
+        self.outcome(done)
     }
 
     fn outcome(&self, done: io::Result<()>) -> anyhow::Result<OutputReader> {

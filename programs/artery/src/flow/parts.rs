@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 /// A walk over the tables of all workers.
-#[derive(Default)]
 struct Walk {
+    handler: &'static str,
     /// The next part to request; None before the first part.
     next: Option<String>,
 }
@@ -27,12 +27,21 @@ struct Part {
 }
 
 impl Walk {
+    /// Over all flows.
+    fn of_all() -> Walk {
+        Walk { handler: "flows_part", next: None }
+    }
+    /// Over those that the method would give another member now.
+    fn of_exceptions() -> Walk {
+        Walk { handler: "exceptions_part", next: None }
+    }
+
     /// The next parts, one of each worker that has more. None at the end.
     fn parts(&mut self, balancer: &mut Balancer) -> anyhow::Result<Vec<Part>> {
         if self.next.as_deref() == Some("") {
             return Ok(Vec::new());
         }
-        let text = balancer.query("flows_part", self.next.as_deref().unwrap_or(""))?;
+        let text = balancer.query(self.handler, self.next.as_deref().unwrap_or(""))?;
         let (mut parts, mut next) = (Vec::new(), Vec::new());
         for line in text.lines() {
             let (part, at) = read_part(line).ok_or_else(|| anyhow!("the router's flows make no sense"))?;
@@ -76,7 +85,7 @@ fn flows_of(part: &Part, mut each: impl FnMut(&StreamFlow, &str) -> bool) -> any
 }
 
 pub(super) fn export(balancer: &mut Balancer, options: &ExportOptions) -> anyhow::Result<u8> {
-    let mut walk = Walk::default();
+    let mut walk = if options.exceptions { Walk::of_exceptions() } else { Walk::of_all() };
     // The first part is requested before the file is made: if the export fails at once, no file is left.
     let mut parts = walk.parts(balancer)?;
     let mut output = FlowOutput::open(options.file.as_deref())?;
@@ -109,13 +118,13 @@ pub(super) fn export(balancer: &mut Balancer, options: &ExportOptions) -> anyhow
         false => bytes.extend(json::last_line(count).as_bytes()),
     }
     if output.write(&bytes)? == Listener::There {
-        output.finish()?;
+        let _ = output.flush()?;
     }
     Ok(0)
 }
 
 pub(super) fn show(balancer: &mut Balancer, options: &ShowOptions) -> anyhow::Result<u8> {
-    let (mut walk, mut left) = (Walk::default(), options.limit.unwrap_or(u64::MAX));
+    let (mut walk, mut left) = (Walk::of_all(), options.limit.unwrap_or(u64::MAX));
     let mut text = if options.json { String::new() } else { titles() };
     let is_meant = |flow: &StreamFlow, name: &str| {
         options.member.as_deref().is_none_or(|wanted| wanted == name)

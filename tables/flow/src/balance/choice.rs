@@ -1,11 +1,12 @@
 //! Lookups of workers: the member that takes a new flow, and the member of a known one. See
 //! [`Members`](super::Members).
+use super::maglev::{mix_word, name_hash};
 use super::places::MemberEndpoints;
 use super::{Local, Member, MemberId, Method};
 use artery_rcu::{Published, Turn};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What methods choose by, of a flow.
@@ -56,6 +57,8 @@ pub struct Choice {
     /// Of the members that flows can have.
     pub(crate) places: MemberEndpoints,
     pub(crate) used: Arc<Used>,
+    /// Of the table, once it was asked for.
+    pub(crate) digest: OnceLock<u64>,
 }
 
 impl Choice {
@@ -89,22 +92,45 @@ impl Choice {
         }
     }
 
+    /// The member that the table has for a flow, where the [method is pure](Method::is_pure): the one that a
+    /// new flow gets.
+    #[inline]
+    pub fn table_member(&self, flow: Flow) -> Option<MemberId> {
+        match self.method {
+            Method::Xor => self.in_slot(flow.xor as usize % self.slots.len().max(1)),
+            _ => self.in_slot(fold_hash(flow.hash, self.slots.len())),
+        }
+    }
+
+    /// A digest of what [`table_member`](Self::table_member) finds, if the [method is pure](Method::is_pure):
+    /// of the method, and of the member of each slot, by name. It is the same on all machines and of all
+    /// versions. It takes a moment when it is first asked for.
+    pub fn table_digest(&self) -> Option<u64> {
+        self.method.is_pure().then(|| *self.digest.get_or_init(|| self.compute_digest()))
+    }
+
+    fn compute_digest(&self) -> u64 {
+        let hash = |text: &str| name_hash(text, 0x6469_6765_7374_0001);
+        let name = |member: &Option<Arc<Member>>| member.as_ref().map_or(0, |member| hash(&member.name));
+        let names: Vec<u64> = self.members.iter().map(name).collect();
+        let slot = |(slot, place): (u64, &u16)| mix_word(mix_word(slot) ^ names[usize::from(*place)]);
+        let slots = (0..).zip(&self.slots).map(slot).fold(self.slots.len() as u64, u64::wrapping_add);
+        mix_word(slots ^ hash(self.method.name()))
+    }
+
     /// The member that most likely has a flow of which no state is kept: the one that a new flow would get,
     /// if a hash decides; else one that is the same each time. Nothing is recorded.
     pub fn guess_member(&self, local: &Local, flow: Flow, now: Duration) -> Option<MemberId> {
         match self.method {
-            Method::Xor => self.in_slot(flow.xor as usize % self.slots.len().max(1)),
             Method::Flowlet { gap } => {
                 let member = local.flowlet_under_way(self, flow.hash, gap, now);
-                member.or_else(|| self.in_slot(fold_hash(flow.hash, self.slots.len())))
+                member.or_else(|| self.table_member(flow))
             }
             Method::LeastLoaded => {
                 let takes_new = || self.members().map(|(id, _)| id).filter(|id| self.takes_new(*id));
                 takes_new().nth(fold_hash(flow.hash, takes_new().count()))
             }
-            Method::Maglev(_) | Method::Hash | Method::Resilient { .. } | Method::PerPacket => {
-                self.in_slot(fold_hash(flow.hash, self.slots.len()))
-            }
+            _ => self.table_member(flow),
         }
     }
 

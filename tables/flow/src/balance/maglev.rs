@@ -77,14 +77,14 @@ impl Preference {
 }
 
 /// A hash that all machines and all versions have in common: tables of other machines depend on it.
-fn name_hash(name: &str, seed: u64) -> u64 {
+pub(crate) fn name_hash(name: &str, seed: u64) -> u64 {
     let word = |chunk: &[u8]| chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
     let hash = name.as_bytes().chunks(8).fold(seed, |hash, chunk| mix_word(hash ^ word(chunk)));
     mix_word(hash ^ name.len() as u64)
 }
 
 /// The output function of SplitMix64.
-fn mix_word(word: u64) -> u64 {
+pub(crate) fn mix_word(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -8,7 +8,7 @@ use artery_rcu::{Domain, Published};
 use artery_storage::{Buckets, by_weight, slot_shares};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The members of a balancer, for the thread that changes them. Each change is seen by the next batch of
@@ -89,6 +89,7 @@ impl Members {
             by_name: Box::default(),
             places: MemberEndpoints::default(),
             used: Arc::default(),
+            digest: OnceLock::new(),
         };
         Ok(Members {
             settings,
@@ -275,6 +276,7 @@ impl Members {
             by_name: self.seats.iter().map(|seat| seat.id.place() as u16).collect(),
             places: MemberEndpoints::from_members(reachable.map(|seat| &*seat.member)),
             used: self.resilient.as_ref().map(|resilient| resilient.used.clone()).unwrap_or_default(),
+            digest: OnceLock::new(),
         });
         self.latest = Latest { slots, weights };
     }

@@ -69,6 +69,11 @@ impl Method {
             Method::LeastLoaded => "least-loaded",
         }
     }
+    /// Whether it is a function of the members and the flow alone, so that all machines with the same members
+    /// choose the same.
+    pub fn is_pure(self) -> bool {
+        matches!(self, Method::Maglev(_) | Method::Hash | Method::Xor)
+    }
     /// Whether it is called for each packet, whatever is remembered of its flow.
     pub fn is_for_packets(self) -> bool {
         matches!(self, Method::PerPacket | Method::Flowlet { .. })

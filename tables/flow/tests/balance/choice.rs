@@ -211,3 +211,56 @@ fn members_are_known_by_where_they_are_as_long_as_flows_can_have_them() {
     rig.add("d 10.0.0.4").unwrap();
     assert!(!has(&mut rig, [10, 0, 0, 1], 8080) && has(&mut rig, [10, 0, 0, 4], 80));
 }
+
+#[test]
+fn what_the_table_has_for_a_flow_is_what_a_new_one_gets_where_the_method_is_pure() {
+    for method in Method::ALL.into_iter().filter(|method| method.is_pure()) {
+        for weights in [&[][..], &[1], &[1, 2, 0, 3]] {
+            let mut rig = Rig::with(method, weights);
+            assert!((0..500).all(|n| rig.table_member(flow(n)) == rig.pick(flow(n), NOW)), "{method}");
+        }
+    }
+}
+
+#[test]
+fn digests_of_tables_are_the_same_if_every_slot_has_the_same_member() {
+    let slots = |count| Method::Maglev(Slots::new(count).unwrap());
+    let digest = |method, weights: &[u32]| Rig::with(method, weights).digest();
+    // Others have these, too: a change here has machines differ when half of them are updated.
+    let known = [Method::MAGLEV, slots(251), Method::Hash, Method::Xor].map(|m| digest(m, &[1, 2]).unwrap());
+    assert_eq!(known, [0, 0, 0, 0]);
+    // Twice the weights are the same shares of as many slots.
+    assert_eq!(digest(Method::MAGLEV, &[2, 4]), Some(known[0]));
+    let mut all: Vec<u64> = known.to_vec();
+    for method in [Method::MAGLEV, slots(251), Method::Hash, Method::Xor] {
+        for weights in [&[][..], &[0], &[1], &[2, 1], &[0, 1], &[1, 1, 1], &[1, 0, 1]] {
+            all.push(digest(method, weights).unwrap());
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    // Tables without slots are the same, of both sizes of maglev, too.
+    assert_eq!(all.len(), 4 + 4 * 5 + 3);
+    assert_ne!(digest(Method::Xor, &[1, 100]), digest(Method::Xor, &[1, 101]));
+    let others = Method::ALL.into_iter().filter(|method| !method.is_pure());
+    others.for_each(|method| assert_eq!(digest(method, &[1, 2]), None, "{method}"));
+}
+
+#[test]
+fn two_members_that_change_places_in_the_table_change_its_digest() {
+    let mut rig = Rig::new(Settings { method: Method::Hash, ..Settings::default() });
+    rig.add("a 10.0.0.1").unwrap();
+    rig.add("b 10.0.0.2").unwrap();
+    let mut other = Rig::new(Settings { method: Method::Hash, ..Settings::default() });
+    other.add("a 10.0.0.1").unwrap();
+    let of_one = other.digest();
+    other.add("c 10.0.0.2").unwrap();
+    assert_ne!(rig.digest(), other.digest());
+    // Addresses and places don't matter.
+    other.members.remove("c", NOW).unwrap();
+    assert_eq!(other.digest(), of_one);
+    other.members.remove("a", NOW).unwrap();
+    other.add("b 10.9.0.2").unwrap();
+    other.add("a 10.9.0.1").unwrap();
+    assert_eq!(rig.digest(), other.digest());
+}

@@ -122,6 +122,8 @@ impl Model {
         for number in 0..64 {
             assert_eq!(rig.name(flow(number), NOW), twin.name(flow(number), NOW));
         }
+        assert!(rig.digest().is_some());
+        assert_eq!(rig.digest(), twin.digest());
     }
 }
 

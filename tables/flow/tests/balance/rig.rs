@@ -43,6 +43,14 @@ impl Rig {
     pub(crate) fn guess(&mut self, flow: Flow, now: Duration) -> Option<MemberId> {
         self.balancer.choice_at(&self.reader.turn()).guess_member(&self.local, flow, now)
     }
+    /// The digest of the table.
+    pub(crate) fn digest(&mut self) -> Option<u64> {
+        self.balancer.choice_at(&self.reader.turn()).table_digest()
+    }
+    /// The member that the table has for a flow.
+    pub(crate) fn table_member(&mut self, flow: Flow) -> Option<MemberId> {
+        self.balancer.choice_at(&self.reader.turn()).table_member(flow)
+    }
     /// Whether a member sends from there.
     pub(crate) fn has_member_at(&mut self, address: IpAddr, at: u16, port: Option<u16>) -> bool {
         self.balancer.choice_at(&self.reader.turn()).has_member_at(address, at, port)

@@ -229,6 +229,10 @@ impl Model {
                 (known.is_young, known.seen) = (false, now);
                 Outcome::Newer(known.id)
             }
+            Some((_, version)) if record.version == *version => {
+                known.seen = known.seen.max(now);
+                Outcome::Known(known.id)
+            }
             _ => Outcome::Known(known.id),
         }
     }

@@ -86,6 +86,26 @@ fn a_record_changes_only_what_is_known_from_older_records() {
     assert_eq!(theirs.stats().imported, 1);
 }
 
+#[test]
+fn a_record_of_the_same_version_says_how_long_its_flow_is_idle_until_a_packet_is_seen() {
+    let mut table = table::<Flow4>(10, 10);
+    let idle = |seconds| FlowRecord { idle: Duration::from_secs(seconds), ..record(1) };
+    let Ok(Imported::New(id)) = table.import_record(&idle(20), at(100)) else { panic!("it is new") };
+    let seconds = |table: &FlowTable<Flow4>, now| table.get(id).unwrap().idle_time(at(now)).as_secs();
+    assert_eq!(seconds(&table, 100), 20);
+    assert_eq!(table.import_record(&idle(5), at(110)), Ok(Imported::Known(id)));
+    assert_eq!(seconds(&table, 110), 5);
+    // Neither an older record, nor one of another version.
+    let older = FlowRecord { version: record(1).version.wrapping_sub(1), ..idle(0) };
+    for record in [idle(30), older] {
+        assert_eq!(table.import_record(&record, at(110)), Ok(Imported::Known(id)));
+        assert_eq!(seconds(&table, 110), 5);
+    }
+    table.touch_flow(id, &ACK, at(111)).unwrap();
+    assert_eq!(table.import_record(&idle(0), at(120)), Ok(Imported::Known(id)));
+    assert_eq!(seconds(&table, 120), 9);
+}
+
 /// A record of a connection in use.
 fn record(n: u32) -> FlowRecord<Flow4> {
     let mut table = table::<Flow4>(10, 10);
@@ -204,4 +224,45 @@ fn flows_that_came_pinned_make_room_once_they_are_pinned_no_more() {
         assert!(table.find(&tcp(gone)).is_none(), "{gone}");
     }
     assert!(table.find(&tcp(1)).is_some());
+}
+
+#[test]
+fn a_mark_stays_with_its_flow_whatever_becomes_of_it_and_the_next_in_its_place_has_none() {
+    let mut table = table::<Flow4>(10, 10);
+    table.report_ends(10);
+    let record = |version| FlowRecord {
+        key: tcp(1),
+        answer: answer(7),
+        state: FlowState::Established,
+        idle: Duration::ZERO,
+        packets: 1,
+        bytes: 1,
+        version,
+        is_young: false,
+        is_pinned: false,
+    };
+    let Ok(Imported::New(id)) = table.import_record(&record(1), at(0)) else { panic!("it is new") };
+    let is_marked = |table: &FlowTable<Flow4>| table.get(id).unwrap().is_marked();
+    assert!(!is_marked(&table));
+    table.mark_flow(id, true);
+    assert_eq!(table.import_record(&record(2), at(1)), Ok(Imported::Newer(id)));
+    assert!(is_marked(&table) && table.get(id).unwrap().is_imported());
+    for sight in [ACK, FIN, RST] {
+        table.touch_flow(id, &sight, at(2)).unwrap();
+        assert!(is_marked(&table) && !table.get(id).unwrap().is_imported());
+    }
+    table.update_answer(id, answer(8));
+    table.pin_flow(id, true);
+    table.pin_flow(id, false);
+    assert!(is_marked(&table));
+    table.mark_flow(id, false);
+    assert!(!is_marked(&table));
+    table.mark_flow(id, true);
+    assert!(table.remove(id));
+    table.mark_flow(id, true);
+    assert_eq!(table.insert(&tcp(2), answer(1), &SYN, at(3)), Ok(id), "in the same place");
+    assert!(!is_marked(&table));
+    assert!(table.remove(id));
+    let marks: Vec<_> = table.drain_ends().map(|end| (end.key, end.is_marked)).collect();
+    assert_eq!(marks, [(tcp(1), true), (tcp(2), false)]);
 }

@@ -1,0 +1,286 @@
+//! Flows that are not where the table of members puts them, for those who mirror a balancer.
+//!
+//! Balancers with the same members choose the same one for a flow where the method is pure, so that only
+//! those flows must be told of that keep a member which the table does not give them any more: after a member
+//! was added or drained, or its weight or health changed. A flow whose member is gone is none of them: its
+//! next packet gives it the table's, on any machine.
+//!
+//! A flow that clients were told of is marked in the flow table. What changes a single flow compares it at
+//! once; after a change of members a walk compares them all, a few at a time, and waits while clients have
+//! much to read. So a change that makes exceptions of all flows loses no events, and takes no memory but the
+//! queue's.
+use super::event_queue::EventQueue;
+use super::flow_stream::{AnyKey, StreamFlow, with_key};
+use super::placement::Placement;
+use artery_flow::balance::Choice;
+use artery_flow::{
+    Answer, EndReason, Flow4, Flow6, FlowCursor, FlowEnd, FlowId, FlowKey, FlowState, FlowTable, FlowView,
+    Tick,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Flows that one step of the walk compares.
+pub(super) const STEP: usize = 512;
+/// Unread events with which the walk waits: far fewer than the queue holds, since packets cause others.
+const UNREAD: u64 = 16_384;
+
+/// What is told of an exception.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ExceptionEvent {
+    /// It exists, as it was at this time; its action means nothing.
+    Exists { what: ExceptionKind, flow: StreamFlow, member: Arc<str>, at: Duration },
+    /// It is none any more: the flow has ended for this reason, or without one it is where the table puts it,
+    /// or will be with its next packet.
+    Ended { key: AnyKey, reason: Option<EndReason> },
+}
+
+/// Why an exception is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExceptionKind {
+    /// It is one now, and packets of it were seen; or the first packet of an imported one.
+    Insert = 1,
+    /// It is one now, and was imported.
+    Import = 2,
+    /// It is more than an attempt.
+    Proven = 3,
+    /// It is in another state.
+    State = 4,
+}
+
+impl ExceptionKind {
+    pub(super) const ALL: [ExceptionKind; 4] =
+        [ExceptionKind::Insert, ExceptionKind::Import, ExceptionKind::Proven, ExceptionKind::State];
+}
+
+/// What of a flow may change by a packet.
+#[derive(Clone, Copy)]
+pub(super) struct Snapshot {
+    pub(super) state: FlowState,
+    pub(super) is_young: bool,
+    is_imported: bool,
+}
+
+impl Snapshot {
+    pub(super) fn of_flow<K: FlowKey>(flow: &FlowView<'_, K>) -> Snapshot {
+        Snapshot { state: flow.state(), is_young: flow.is_young(), is_imported: flow.is_imported() }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Exceptions {
+    queue: EventQueue<ExceptionEvent>,
+    walks: [Walk; 2],
+    /// The choice that all flows were compared with, or are being.
+    generation: u32,
+}
+
+/// A walk over the flows of a family, round and round while members change.
+#[derive(Clone, Copy, Default)]
+struct Walk {
+    at: u32,
+    /// Where it ends, if it is under way.
+    until: Option<u32>,
+    has_wrapped: bool,
+    /// Clients were not told of flows before, whether they are marked or not.
+    is_first: bool,
+}
+
+impl Exceptions {
+    /// Whether events are recorded.
+    #[inline(always)]
+    pub(super) fn is_on(&self) -> bool {
+        self.queue.is_on()
+    }
+
+    /// The events, for a client, which has them recorded from now on.
+    pub(super) fn begin_reading(&mut self, now: Duration) -> &mut EventQueue<ExceptionEvent> {
+        if self.queue.start(now) {
+            self.begin_first_walk();
+        }
+        &mut self.queue
+    }
+
+    /// The number of the next event.
+    pub(super) fn next_number(&self) -> u64 {
+        self.queue.next_number()
+    }
+
+    /// Stops recording if events have not been read for long.
+    pub(super) fn stop_if_idle(&mut self, now: Duration) {
+        self.queue.stop_if_idle(now);
+    }
+
+    /// Begins anew with a table of flows in which none is marked.
+    pub(super) fn restart(&mut self) {
+        if self.is_on() {
+            self.queue.lose_events();
+            self.begin_first_walk();
+        }
+    }
+
+    fn begin_first_walk(&mut self) {
+        self.walks = [Walk { until: Some(0), is_first: true, ..Walk::default() }; 2];
+    }
+
+    /// Compares some flows if the members have changed; returns whether it goes on at once.
+    pub(super) fn walk_flows(
+        &mut self,
+        v4: &Option<FlowTable<Flow4>>,
+        v6: &Option<FlowTable<Flow6>>,
+        placement: Placement<'_>,
+        now: Duration,
+    ) -> bool {
+        if !self.is_on() {
+            return false;
+        }
+        if !placement.choice.method().is_pure() {
+            self.queue.stop();
+            return false;
+        }
+        if self.generation != placement.choice.generation() {
+            self.generation = placement.choice.generation();
+            self.walks.iter_mut().for_each(Walk::begin_circle);
+        }
+        if self.queue.unread_count() > UNREAD {
+            return false;
+        }
+        let is_under_way = |walk: &Walk| walk.until.is_some();
+        match self.walks.iter().position(is_under_way) {
+            None => return false,
+            Some(0) => self.walk_some(v4, 0, placement, now),
+            Some(_) => self.walk_some(v6, 1, placement, now),
+        }
+        self.walks.iter().any(is_under_way)
+    }
+
+    fn walk_some<K: FlowKey>(
+        &mut self,
+        flows: &Option<FlowTable<K>>,
+        family: usize,
+        placement: Placement<'_>,
+        now: Duration,
+    ) {
+        let mut walk = self.walks[family];
+        let next = flows.as_ref().and_then(|flows| {
+            flows.walk_flows(FlowCursor::from_number(walk.at), STEP, |flow| {
+                self.compare(flows, &flow, walk.is_first, placement, now);
+            })
+        });
+        walk.advance(next);
+        self.walks[family] = walk;
+    }
+
+    /// Compares a flow, and tells of it if that is new, or `tells_again`.
+    fn compare<K: FlowKey>(
+        &mut self,
+        flows: &FlowTable<K>,
+        flow: &FlowView<'_, K>,
+        tells_again: bool,
+        placement: Placement<'_>,
+        now: Duration,
+    ) {
+        let (is_exception, was_told) = (placement.is_exception(flow), flow.is_marked());
+        if is_exception != was_told {
+            flows.mark_flow(flow.id(), is_exception);
+        }
+        if is_exception && (!was_told || tells_again) {
+            let what = if flow.is_imported() { ExceptionKind::Import } else { ExceptionKind::Insert };
+            self.push_flow(flow, what, placement.choice, now);
+        } else if was_told && !is_exception {
+            self.queue.push(ExceptionEvent::Ended { key: AnyKey::from_key(&flow.key()), reason: None });
+        }
+    }
+
+    /// The same of a flow that was exported, so that what happens to it afterwards is told.
+    pub(super) fn compare_exported<K: FlowKey>(
+        &mut self,
+        flows: &FlowTable<K>,
+        flow: &FlowView<'_, K>,
+        placement: Placement<'_>,
+        now: Duration,
+    ) {
+        if self.is_on() {
+            self.compare(flows, flow, false, placement, now);
+        }
+    }
+
+    /// The same of a flow that has another member now, or was imported.
+    #[cold]
+    pub(super) fn compare_changed<K: FlowKey>(
+        &mut self,
+        flows: &FlowTable<K>,
+        id: FlowId,
+        placement: Placement<'_>,
+        now: Duration,
+    ) {
+        if let Some(flow) = flows.get(id).filter(|_| self.is_on()) {
+            self.compare(flows, &flow, true, placement, now);
+        }
+    }
+
+    /// Records what a packet has changed of an exception, if anything.
+    #[cold]
+    pub(super) fn record_change<K: FlowKey>(
+        &mut self,
+        flow: Option<FlowView<'_, K>>,
+        before: Snapshot,
+        choice: &Choice,
+        now: Duration,
+    ) {
+        let Some(flow) = flow.filter(|flow| self.is_on() && flow.is_marked()) else { return };
+        let what = match before {
+            Snapshot { is_imported: true, .. } if !flow.is_imported() => ExceptionKind::Insert,
+            Snapshot { is_young: true, .. } if !flow.is_young() => ExceptionKind::Proven,
+            Snapshot { state, .. } if state != flow.state() => ExceptionKind::State,
+            _ => return,
+        };
+        self.push_flow(&flow, what, choice, now);
+    }
+
+    /// Records the end of a flow.
+    #[cold]
+    pub(super) fn record_end<K: FlowKey>(&mut self, end: &FlowEnd<K>) {
+        if self.is_on() && end.is_marked {
+            let (key, reason) = (AnyKey::from_key(&end.key), Some(end.reason));
+            self.queue.push(ExceptionEvent::Ended { key, reason });
+        }
+    }
+
+    fn push_flow<K: FlowKey>(
+        &mut self,
+        flow: &FlowView<'_, K>,
+        what: ExceptionKind,
+        choice: &Choice,
+        at: Duration,
+    ) {
+        // The member of a marked flow may be gone: its end is told when the flow is compared.
+        let Some(member) = choice.member(flow.answer().action).map(|member| member.name.clone()) else {
+            return;
+        };
+        let record = flow.full_record(Tick::from_time(at));
+        let flow = with_key(record, AnyKey::from_key(&record.key), Answer::default());
+        self.queue.push(ExceptionEvent::Exists { what, flow, member, at });
+    }
+}
+
+impl Walk {
+    /// Has all flows compared once, from where it is.
+    fn begin_circle(&mut self) {
+        (self.until, self.has_wrapped) = (Some(self.at), false);
+    }
+
+    /// Goes on at `next`, or at the beginning.
+    fn advance(&mut self, next: Option<FlowCursor>) {
+        self.at = next.map_or(0, FlowCursor::number);
+        // A table that has become shorter may end before the circle does.
+        let is_second_end = self.has_wrapped && next.is_none();
+        self.has_wrapped |= next.is_none();
+        if is_second_end || self.has_wrapped && self.until.is_some_and(|until| self.at >= until) {
+            (self.until, self.is_first) = (None, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
