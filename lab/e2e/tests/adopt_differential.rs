@@ -72,7 +72,7 @@ impl Side {
         }
         net.a.sysctl("net.ipv4.ping_group_range", "0 2147483647")?;
         // For translation to a fixed address.
-        net.r.address("eth1", "10.0.2.77/24")?;
+        net.r.address("eth1", "10.0.2.77/24")?.address("eth1", "2001:db8:2::77/64")?;
         for (network, is_v6) in [(1, false), (2, false), (1, true), (2, true)] {
             for host in HOSTS.into_iter().chain([2]) {
                 net.r.ping(&address(network, host, is_v6).to_string(), 1)?;

@@ -13,7 +13,8 @@ use std::path::Path;
 const FIREWALL: &str = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
      ct state vmap { established : accept, related : accept, invalid : drop }; \
      iifname eth0 oifname eth1 counter accept; }; }; \
-     table ip nat { chain out { type nat hook postrouting priority 100; oifname eth1 masquerade; }; }";
+     table ip nat { chain out { type nat hook postrouting priority 100; oifname eth1 masquerade; }; }; \
+     table ip6 nat { chain out { type nat hook postrouting priority 100; oifname eth1 masquerade; }; }";
 
 fn at(port: u16) -> SocketAddr {
     SocketAddr::new([10, 0, 2, 2].into(), port)
@@ -118,6 +119,15 @@ fn a_packet_is_explained_by_its_connection_the_route_and_the_rules() {
         assert!(has_step(&said, "  rules", "nothing stands in the way"), "{said}");
         assert!(has_step(&said, "= verdict", "past the kernel: leaves by eth1 as"), "{said}");
         assert!(has_step(&said, "= verdict", "10.0.2.1"), "its new source: {said}");
+        let outside6 = SocketAddr::new("2001:db8:2::2".parse().unwrap(), 9001);
+        let udp6 = Datagrams::open(&net.a, &net.b, outside6)?;
+        until_fast(net, &adopted.router, &mut |rounds| {
+            udp6.exchange(rounds);
+        })?;
+        let near = udp6.near.local_addr().expect("an address").port();
+        let said = adopted.explain(&format!("[2001:db8:1::2]:{near} > {outside6} udp"), "eth0")?;
+        assert!(has_step(&said, "  connection", "leaves as [2001:db8:2::1]:"), "{said}");
+        assert!(has_step(&said, "= verdict", "IP6 2001:db8:2::1."), "its new source: {said}");
 
         net.r.run(["nft", "insert rule inet fw forward udp dport 9000 log"])?;
         until("the rule is heard of", &adopted.router, || {

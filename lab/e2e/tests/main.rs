@@ -18,6 +18,7 @@ mod adopt_rules;
 mod adopt_samples;
 mod adopt_sources;
 mod adopt_special_addresses;
+mod adopt_translated_v6;
 mod balancer;
 mod cases;
 mod conf;

@@ -67,6 +67,13 @@ impl Rules {
                 .push("add rule ip n in tcp dport 1024-1100 ip daddr 10.0.2.11 dnat to 10.0.2.12".to_owned()),
             _ => {}
         }
+        let nat6 = [
+            "out oifname eth1 masquerade",
+            "out oifname eth1 ip6 saddr 2001:db8:1::a snat to 2001:db8:2::77",
+            "in udp dport 1024-1100 ip6 daddr 2001:db8:2::a dnat to 2001:db8:2::b",
+            "in tcp dport 1024-1100 ip6 daddr 2001:db8:2::b dnat to 2001:db8:2::c",
+        ];
+        nat.extend(nat6.get(random.below(6) as usize).map(|rule| format!("add rule ip6 n {rule}")));
         Rules {
             file: String::new(),
             routes: Vec::new(),
@@ -119,8 +126,11 @@ impl fmt::Display for Rules {
         writeln!(f, "add chain inet t through {{ type filter hook forward priority 0; policy {policy}; }}")?;
         writeln!(f, "add chain inet t post {{ type filter hook postrouting priority 50; }}")?;
         // Connections are tracked and may be translated in any case.
-        writeln!(f, "add table ip n\nadd chain ip n in {{ type nat hook prerouting priority -100; }}")?;
-        writeln!(f, "add chain ip n out {{ type nat hook postrouting priority 100; }}")?;
+        for family in ["ip", "ip6"] {
+            writeln!(f, "add table {family} n")?;
+            writeln!(f, "add chain {family} n in {{ type nat hook prerouting priority -100; }}")?;
+            writeln!(f, "add chain {family} n out {{ type nat hook postrouting priority 100; }}")?;
+        }
         writeln!(f, "add rule inet t other ct state new counter")?;
         let chains = [
             ("other", &self.other),

@@ -156,6 +156,11 @@ pub fn by_kernel(host: &Host) -> Result<u64> {
     host.kernel_counter("IpForwDatagrams")
 }
 
+/// The same of IPv6.
+pub fn by_kernel6(host: &Host) -> Result<u64> {
+    host.kernel_counter("Ip6OutForwDatagrams")
+}
+
 /// Requests for echoes that a host has seen, of both families.
 pub fn echoes(host: &Host) -> Result<[u64; 2]> {
     Ok([host.kernel_counter("IcmpInEchos")?, host.kernel_counter("Icmp6InEchos")?])

@@ -1,6 +1,6 @@
 //! Connections between hosts beside a router, and waiting until they are forwarded past its rules.
 use super::SOON;
-use super::adopting::{Net, by_kernel};
+use super::adopting::{Net, by_kernel, by_kernel6};
 use artery_rig::{Host, Process, Result};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, netlink, recv, sendto, socket};
 use std::io::{Read, Write};
@@ -105,8 +105,9 @@ pub fn until(what: &str, router: &Process, mut is_so: impl FnMut() -> Result<boo
 /// Exchanges until few packets go by the kernel.
 pub fn until_fast(net: &Net, router: &Process, exchange: &mut dyn FnMut(usize)) -> Result<()> {
     until("packets go by the kernel", router, || {
-        let before = by_kernel(&net.r)?;
+        let both = || -> Result<u64> { Ok(by_kernel(&net.r)? + by_kernel6(&net.r)?) };
+        let before = both()?;
         exchange(20);
-        Ok(by_kernel(&net.r)? < before + 3)
+        Ok(both()? < before + 3)
     })
 }

@@ -61,7 +61,7 @@ fn of_family(place: &FamilyNames) -> Vec<Blocker> {
 
 /// Targets that established connections do not go past: what they do is not in the kernel's entry of a
 /// connection, or not for each packet alike.
-pub(super) const UNPASSED: [&str; 14] = [
+pub(super) const UNPASSED: [&str; 16] = [
     "CT",
     "NOTRACK",
     "TPROXY",
@@ -70,6 +70,8 @@ pub(super) const UNPASSED: [&str; 14] = [
     "TEE",
     "RAWSNAT",
     "RAWDNAT",
+    "SNPT",
+    "DNPT",
     "TTL",
     "HL",
     "DSCP",
@@ -288,6 +290,8 @@ mod tests {
         assert_eq!(unpassed_rule("-A FORWARD -m comment --comment CT -j ACCEPT"), None);
         let hidden = "-A PREROUTING -m comment --comment \"was -j ACCEPT\" -j NOTRACK";
         assert_eq!(unpassed_rule(hidden), Some(hidden));
+        let prefixes = "-A POSTROUTING -o eth1 -j SNPT --src-pfx fd00::/64 --dst-pfx 2001:db8:2::/64";
+        assert_eq!(unpassed_rule(prefixes), Some(prefixes));
     }
 
     #[test]

@@ -48,7 +48,7 @@ const TRACKING_OBJECTS: [u32; 3] = [7, 9, 10];
 const TARGET_NAME: u16 = 1;
 const TARGET_SETTINGS: u16 = 3;
 /// Targets of iptables, in rules of nftables.
-const UNPASSED_TARGETS: [&str; 14] = super::iptables::UNPASSED;
+const UNPASSED_TARGETS: [&str; 16] = super::iptables::UNPASSED;
 
 /// Families of nftables' tables (`NFPROTO_*`).
 pub(crate) const INET: u8 = 1;

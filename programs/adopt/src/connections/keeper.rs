@@ -13,7 +13,7 @@ pub enum ConnectionKeeper {
     Local,
     /// Its family stays with the kernel, or has no rules that it could be forwarded past.
     Policy,
-    /// It is translated, and the kernel does not translate now, or only IPv6 is.
+    /// It is translated, and the kernel does not translate now.
     Translation,
     /// A rule stands in the way, or may.
     Rule,
@@ -80,7 +80,7 @@ impl ConnectionKeeper {
             }
             ConnectionKeeper::Local => "one end is this machine",
             ConnectionKeeper::Policy => "its family stays with the kernel, or has no rules",
-            ConnectionKeeper::Translation => "translated IPv6, or translated where the kernel no longer does",
+            ConnectionKeeper::Translation => "translated where the kernel no longer does",
             ConnectionKeeper::Rule => "a rule stands in the way, or may",
             ConnectionKeeper::FlowTable => "may come into a flow table, but is not in it",
             ConnectionKeeper::Window => "the kernel must follow its windows",

@@ -170,7 +170,7 @@ impl Entry {
     }
 
     pub(super) fn is_translated(&self) -> bool {
-        self.directions().iter().any(Direction::is_translated)
+        self.directions().iter().any(|direction| direction.translation.is_some())
     }
 
     /// A request that has the kernel let through segments out of window, both ways. The answer is the entry.
@@ -228,47 +228,31 @@ pub(super) struct Direction {
     pub(super) arrives: FlowKey,
     /// Between prerouting and postrouting.
     pub(super) destination: IpAddr,
-    translation: Option<NewKey>,
-}
-
-/// What packets leave with, of any family.
-struct NewKey {
-    source: IpAddr,
-    destination: IpAddr,
-    ports: [u8; 4],
+    /// What packets leave with, if it differs.
+    pub(super) translation: Option<Translation>,
 }
 
 impl Direction {
-    pub(super) fn is_translated(&self) -> bool {
-        self.translation.is_some()
-    }
     /// What packets leave with.
     pub(super) fn leaves(&self) -> FlowKey {
-        let FlowKey { source, destination, ports, protocol } = self.arrives;
-        let old = NewKey { source, destination, ports };
-        let NewKey { source, destination, ports } = self.translation.as_ref().unwrap_or(&old);
-        FlowKey { source: *source, destination: *destination, ports: *ports, protocol }
-    }
-    /// What packets of IPv4 leave with, if it differs.
-    pub(super) fn translation(&self) -> Option<Translation> {
-        let NewKey { source: IpAddr::V4(source), destination: IpAddr::V4(destination), ports } =
-            *self.translation.as_ref()?
-        else {
-            return None;
-        };
-        Some(Translation { source, destination, ports })
+        self.translation.map_or(self.arrives, |Translation { source, destination, ports }| FlowKey {
+            source,
+            destination,
+            ports,
+            ..self.arrives
+        })
     }
 }
 
 /// Packets leave as those of the opposite direction arrive, the other way round.
-fn translation(arrives: &FlowKey, opposite: &FlowKey) -> Option<NewKey> {
+fn translation(arrives: &FlowKey, opposite: &FlowKey) -> Option<Translation> {
     let [a, b, c, d] = opposite.ports;
     let ports = match arrives.protocol {
         TCP | UDP => [c, d, a, b],
         // The type of an echo stays.
         _ => [a, b, arrives.ports[2], arrives.ports[3]],
     };
-    let new = NewKey { source: opposite.destination, destination: opposite.source, ports };
+    let new = Translation { source: opposite.destination, destination: opposite.source, ports };
     let is_same =
         (new.source, new.destination, new.ports) == (arrives.source, arrives.destination, arrives.ports);
     (!is_same).then_some(new)
@@ -317,6 +301,9 @@ pub(super) fn read_event(kind: u16, body: &[u8]) -> io::Result<Event> {
     let (Some(original), Some(reply)) = (read_tuple(tuple)?, read_tuple(reply)?) else {
         return Ok(Event::Other);
     };
+    if original.source.is_ipv4() != reply.source.is_ipv4() {
+        return Err(netlink::nonsense());
+    }
     let family = if original.source.is_ipv4() { Family::V4 } else { Family::V6 };
     let has = |kind: u16| attributes.value(kind).is_some();
     let is_unusual = has(HELPER) || has(SYN_PROXY) || SEQUENCE.into_iter().any(has) || has_zone;
@@ -451,13 +438,38 @@ pub(super) mod tests {
         let entry = entry(&masqueraded(0, None, &[]));
         let [there, back] = entry.directions();
         assert_eq!(there.destination, IpAddr::from([10, 0, 2, 2]));
-        let new = there.translation().unwrap();
+        let new = there.translation.unwrap();
         assert_eq!((new.source, new.destination), ([10, 0, 2, 1].into(), [10, 0, 2, 2].into()));
         assert_eq!(new.ports, [7, 208, 0, 80]);
         assert_eq!(back.destination, IpAddr::from([10, 0, 1, 2]));
-        let new = back.translation().unwrap();
+        let new = back.translation.unwrap();
         assert_eq!((new.source, new.destination), ([10, 0, 2, 2].into(), [10, 0, 1, 2].into()));
         assert_eq!(new.ports, [0, 80, 3, 232]);
+    }
+
+    #[test]
+    fn echoes_of_ipv6_leave_with_the_identifier_of_the_other_direction_and_their_own_type() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let key = |source: &str, destination: &str, ports| {
+            let (source, destination) = (address(source), address(destination));
+            FlowKey { source, destination, ports, protocol: ICMPV6 }
+        };
+        let original = key("2001:db8:1::2", "2001:db8:2::2", [1, 2, 128, 0]);
+        let reply = key("2001:db8:2::2", "2001:db8:2::1", [3, 4, 129, 0]);
+        let body = |reply: &[u8]| {
+            let tuples = [nested(ORIGINAL, &encode_tuple(&original)), nested(REPLY, reply)].concat();
+            let rest = [attribute(STATUS, &[0; 4]), attribute(ID, &7_u32.to_ne_bytes())].concat();
+            [&[10, 0, 0, 0], &tuples[..], &rest].concat()
+        };
+        let entry = entry(&body(&encode_tuple(&reply)));
+        assert!(entry.is_translated());
+        let [there, back] = entry.directions();
+        let leaves = FlowKey { source: reply.destination, ports: [3, 4, 128, 0], ..original };
+        assert_eq!(there.leaves(), leaves);
+        let leaves = FlowKey { destination: original.source, ports: [1, 2, 129, 0], ..reply };
+        assert_eq!(back.leaves(), leaves);
+        let of_other_family = tuple([10, 0, 2, 2], [10, 0, 2, 1], [80, 2000], TCP);
+        assert!(read_event(NEW, &body(&of_other_family)).is_err());
     }
 
     #[test]

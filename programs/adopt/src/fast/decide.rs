@@ -248,7 +248,7 @@ fn lookup_ipv4(
         )?);
     }
     let translation = flow.as_ref().and_then(|flow| flow.translation.as_ref());
-    let destination = translation.map_or(destination, |new| u32::from_be_bytes(new.destination));
+    let destination = translation.map_or(destination, |new| read_number(&new.destination) as u32);
     Ok(PacketKey { group: tables.ipv4.lookup(turn, destination), hash, size, flow })
 }
 
@@ -300,6 +300,8 @@ fn lookup_ipv6(
             size.is_multi_buffer,
         )?);
     }
+    let translation = flow.as_ref().and_then(|flow| flow.translation.as_ref());
+    let destination = translation.map_or(destination, |new| read_number(&new.destination));
     Ok(PacketKey { group: tables.ipv6.lookup(turn, destination), hash, size, flow })
 }
 
@@ -328,6 +330,11 @@ fn check_size(received: &ReceivedFrame, frame: &[u8], length: usize) -> Result<P
 /// Four bytes as this machine reads them: what chooses among hops needs no order of the network's.
 fn read_native(packet: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
+}
+
+/// An address as a number.
+fn read_number(address: &[u8]) -> u128 {
+    address.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
 fn is_own(memory: &Memory, bit: usize) -> bool {
@@ -363,7 +370,8 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
     if packet.size.is_multi_buffer && flags & Flags::MULTI_BUFFER == 0 {
         return Err(Reason::MultiBuffer);
     }
-    if hop[HOP_PORTS] >> 16 == from {
+    let translation = packet.flow.as_ref().and_then(|flow| flow.translation.as_ref());
+    if hop[HOP_PORTS] >> 16 == from && !translation.is_some_and(NewTuple::may_return) {
         return Err(Reason::SamePort);
     }
     if packet.flow.as_ref().is_some_and(|flow| flow.exit.is_some_and(|exit| exit as usize != to)) {

@@ -30,10 +30,11 @@ pub(super) struct FlowMatch {
     pub(super) exit: Option<u32>,
 }
 
-/// What a packet of IPv4 leaves with.
+/// What a packet leaves with.
 pub(super) struct NewTuple {
-    source: [u8; 4],
-    pub(super) destination: [u8; 4],
+    is_v6: bool,
+    source: Vec<u8>,
+    pub(super) destination: Vec<u8>,
     ports: [u8; 4],
 }
 
@@ -99,39 +100,53 @@ pub(super) fn match_flow(
     if interval != 0 && now.wrapping_sub(record.stamp()) >= interval {
         return Err(Reason::Renewal);
     }
+    let layout = if headers.is_v6 { FLOWS6 } else { FLOWS4 };
     let bytes = |at: usize| record.word(at).to_ne_bytes();
-    let translation = (properties & TRANSLATED != 0).then(|| NewTuple {
-        source: bytes(NEW_SOURCE),
-        destination: bytes(NEW_DESTINATION),
-        ports: bytes(NEW_PORTS),
+    let address = |at: usize| (at..at + layout.address).flat_map(bytes).collect();
+    let translation = (properties & layout.translated != 0).then(|| NewTuple {
+        is_v6: headers.is_v6,
+        source: address(layout.new_source),
+        destination: address(layout.new_destination),
+        ports: bytes(layout.new_ports),
     });
     Ok(FlowMatch { translation, exit: (properties >> EXIT & 0xff).checked_sub(1) })
 }
 
 impl NewTuple {
-    /// Puts addresses and ports into a packet of IPv4, with its sums.
+    /// Whether the packet may leave by the port where it came: the kernel's redirects of IPv6, which no
+    /// setting ends, would say nothing that its sender could use.
+    pub(super) fn may_return(&self) -> bool {
+        self.is_v6
+    }
+
+    /// Puts addresses and ports into a packet, with its sums.
     pub(super) fn write(&self, packet: &mut [u8]) {
-        let addresses = [self.source, self.destination].concat();
-        let of_addresses = difference(&packet[12..20], &addresses);
-        packet[12..20].copy_from_slice(&addresses);
-        replace_sum(packet, 10, of_addresses);
-        let protocol = packet[9];
+        let headers = if self.is_v6 { FlowHeaders::IPV6 } else { FlowHeaders::IPV4 };
+        let addresses = [&self.source[..], &self.destination].concat();
+        let of_addresses = difference(&packet[headers.addresses.clone()], &addresses);
+        packet[headers.addresses].copy_from_slice(&addresses);
+        if !self.is_v6 {
+            replace_sum(packet, 10, of_addresses);
+        }
+        let protocol = packet[headers.protocol];
+        let transport = &mut packet[headers.length..];
         let (place, new) = match protocol {
-            TCP | UDP => (20..24, &self.ports[..]),
-            _ => (24..26, &self.ports[..2]),
+            TCP | UDP => (0..4, &self.ports[..]),
+            _ => (4..6, &self.ports[..2]),
         };
-        let of_ports = difference(&packet[place.clone()], new);
-        packet[place].copy_from_slice(new);
+        let of_ports = difference(&transport[place.clone()], new);
+        transport[place].copy_from_slice(new);
         match protocol {
-            TCP => replace_sum(packet, 36, of_addresses + of_ports),
-            UDP if packet[26..28] == [0, 0] => {}
+            TCP => replace_sum(transport, 16, of_addresses + of_ports),
+            UDP if transport[6..8] == [0, 0] => {}
             UDP => {
-                replace_sum(packet, 26, of_addresses + of_ports);
-                if packet[26..28] == [0, 0] {
-                    packet[26..28].copy_from_slice(&[0xff, 0xff]);
+                replace_sum(transport, 6, of_addresses + of_ports);
+                if transport[6..8] == [0, 0] {
+                    transport[6..8].copy_from_slice(&[0xff, 0xff]);
                 }
             }
-            _ => replace_sum(packet, 22, of_ports),
+            _ if self.is_v6 => replace_sum(transport, 2, of_addresses + of_ports),
+            _ => replace_sum(transport, 2, of_ports),
         }
     }
 }

@@ -11,7 +11,7 @@ use artery_storage::Words;
 use rustix::fd::{AsFd as _, BorrowedFd};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -25,8 +25,10 @@ pub(super) const ALL_TAGS: u32 = 0x1111_1111;
 pub(super) const IN_USE: u32 = 0x100;
 /// In the word of properties: the packet is of an established connection.
 pub(super) const ESTABLISHED: u32 = 1 << 30;
-/// The same: its addresses or ports are replaced.
+/// The same: its addresses or ports are replaced, of IPv4.
 pub(super) const TRANSLATED: u32 = 1 << 31;
+/// The same of IPv6: another bit, so that one test tells a program that nothing of IPv4 is replaced.
+pub(super) const TRANSLATED_V6: u32 = 1 << 29;
 /// The same: where the port that packets must leave by begins, plus one; 0 for any.
 pub(super) const EXIT: u32 = 8;
 /// The same for the port that packets must arrive at.
@@ -49,8 +51,15 @@ pub(super) struct FlowLayout {
     pub(super) address: usize,
     /// Ports, or the identifier, type and code of an echo; then the protocol and [`IN_USE`].
     pub(super) ports: usize,
-    /// [`ESTABLISHED`], [`TRANSLATED`] and ports.
+    /// [`ESTABLISHED`], whether it is translated, and ports.
     pub(super) properties: usize,
+    /// The bit of properties that says so.
+    pub(super) translated: u32,
+    /// The addresses and ports that packets leave with. With those of IPv6, in the word behind its ports, is
+    /// what replacing the addresses adds to a sum of 32-bit words.
+    pub(super) new_source: usize,
+    pub(super) new_destination: usize,
+    pub(super) new_ports: usize,
     /// Ticks after which a packet goes to the kernel, which renews its entry; 0 for never. Of TCP only a
     /// packet that comes as long after the last one does.
     pub(super) interval: usize,
@@ -66,11 +75,6 @@ pub(super) struct FlowLayout {
     pub(super) tags: usize,
 }
 
-/// Words of new addresses and ports, for IPv4 alone.
-pub(super) const NEW_SOURCE: usize = 8;
-pub(super) const NEW_DESTINATION: usize = 9;
-pub(super) const NEW_PORTS: usize = 10;
-
 pub(super) const FLOWS4: FlowLayout = FlowLayout {
     array: "flows4",
     words: 16,
@@ -78,8 +82,12 @@ pub(super) const FLOWS4: FlowLayout = FlowLayout {
     address: 1,
     ports: 2,
     properties: 4,
+    translated: TRANSLATED,
     interval: 5,
     stamp: 6,
+    new_source: 8,
+    new_destination: 9,
+    new_ports: 10,
     closing: 11,
     tags: 12,
     offset: 15,
@@ -91,10 +99,14 @@ pub(super) const FLOWS6: FlowLayout = FlowLayout {
     address: 4,
     ports: 8,
     properties: 10,
+    translated: TRANSLATED_V6,
     interval: 11,
     stamp: 12,
     closing: 14,
     tags: 15,
+    new_source: 16,
+    new_destination: 20,
+    new_ports: 24,
     offset: 31,
 };
 
@@ -132,14 +144,28 @@ pub struct FlowKey {
 impl FlowKey {
     /// The words that the key's part of a record has, the protocol's among them.
     pub(super) fn to_words(self) -> Vec<u32> {
-        let word = |bytes: &[u8]| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let words = |address: IpAddr| match address {
-            IpAddr::V4(address) => address.octets().chunks(4).map(word).collect::<Vec<_>>(),
-            IpAddr::V6(address) => address.octets().chunks(4).map(word).collect(),
-        };
-        let last = [word(&self.ports), u32::from(self.protocol) | IN_USE];
-        [words(self.source), words(self.destination), last.to_vec()].concat()
+        let last = [u32::from_ne_bytes(self.ports), u32::from(self.protocol) | IN_USE];
+        [address_words(self.source), address_words(self.destination), last.to_vec()].concat()
     }
+}
+
+/// An address as records have it.
+fn address_words(address: IpAddr) -> Vec<u32> {
+    let word = |bytes: &[u8]| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    match address {
+        IpAddr::V4(address) => address.octets().chunks(4).map(word).collect(),
+        IpAddr::V6(address) => address.octets().chunks(4).map(word).collect(),
+    }
+}
+
+/// What a sum of 32-bit words in ones' complement must have added to it where these words take the place of
+/// others (RFC 1624).
+fn sum_difference(old: &[u32], new: &[u32]) -> u32 {
+    let add = |sum: u32, word: u32| {
+        let (sum, is_carried) = sum.overflowing_add(word);
+        sum + u32::from(is_carried)
+    };
+    old.iter().zip(new).fold(0, |sum, (old, new)| add(add(sum, !old), *new))
 }
 
 /// What is done with packets of a flow.
@@ -170,10 +196,10 @@ pub enum FlowKeeper {
 /// The addresses and ports that packets of a flow leave with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// The source address.
-    pub source: Ipv4Addr,
-    /// The destination address, which routes are looked up by.
-    pub destination: Ipv4Addr,
+    /// The source address, of the flow's family.
+    pub source: IpAddr,
+    /// The destination address, which routes are looked up by, of the same family.
+    pub destination: IpAddr,
     /// As in [`FlowKey`].
     pub ports: [u8; 4],
 }
@@ -242,12 +268,14 @@ impl FlowTable {
         let (last, first) = key_words.split_last().expect("a key has words");
         first.iter().zip(record).for_each(|(new, word)| word.store(*new, Relaxed));
         let mut properties = ESTABLISHED;
-        let word = |octets: [u8; 4]| u32::from_ne_bytes(octets);
         if let Some(new) = &action.translation {
-            properties |= TRANSLATED;
-            record[NEW_SOURCE].store(word(new.source.octets()), Relaxed);
-            record[NEW_DESTINATION].store(word(new.destination.octets()), Relaxed);
-            record[NEW_PORTS].store(word(new.ports), Relaxed);
+            properties |= layout.translated;
+            let words = [address_words(new.source), address_words(new.destination)].concat();
+            record[layout.new_ports].store(u32::from_ne_bytes(new.ports), Relaxed);
+            if is_v6 {
+                record[layout.new_ports + 1].store(sum_difference(first, &words), Relaxed);
+            }
+            words.iter().zip(&record[layout.new_source..]).for_each(|(new, word)| word.store(*new, Relaxed));
         }
         let bits = |port: Option<u32>, at: u32| port.map_or(0, |port| (port % MOST_PORTS as u32 + 1) << at);
         properties |= bits(action.exit, EXIT) | bits(action.entry, ENTRY);
@@ -397,6 +425,18 @@ mod tests {
             assert!(layout.words.is_power_of_two() && layout.offset == layout.words - 1);
             assert!(layout.closing < layout.tags && layout.tags < layout.offset.min(16));
             assert!(layout.ports.is_multiple_of(2));
+            assert!(layout.new_destination == layout.new_source + layout.address);
+            assert!(layout.new_ports >= layout.new_destination + layout.address);
+            assert!(layout.new_ports + 1 < layout.offset && layout.new_source > layout.stamp + 1);
         }
+    }
+
+    #[test]
+    fn replaced_words_add_their_difference_to_a_sum() {
+        let sum = |words: &[u32]| words.iter().fold(0_u64, |sum, word| sum + u64::from(*word)) % 0xffff;
+        let (old, new) = ([1, u32::MAX, 0, 7], [0x2001_0db8, 0, 9, u32::MAX]);
+        let difference = u64::from(sum_difference(&old, &new));
+        assert_eq!((sum(&old) + difference) % 0xffff, sum(&new));
+        assert_eq!(sum_difference(&old, &old), u32::MAX, "nothing is added");
     }
 }

@@ -124,7 +124,8 @@ enum Slot {
     Input = -88,
     /// Ports, and the protocol, as records of flows have them.
     FlowKey = -128,
-    /// What the record of the flow says, see `flows`; these are there where flows are looked up.
+    /// What the record of the flow says, see `flows`; these are there where flows are looked up. What they
+    /// are of IPv6, `flow` says.
     Properties = -136,
     NewSource = -144,
     NewDestination = -152,

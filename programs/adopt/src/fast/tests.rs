@@ -400,11 +400,14 @@ fn the_verifier_is_far_from_its_limit_with_each_program() {
     if !may_load() {
         return;
     }
-    for (seed, has_flows) in [(0, false), (1, false), (0, true), (1, true)] {
-        let rig = Rig::with(seed, None, has_flows);
+    let plain = [(0, false), (1, false), (0, true), (1, true)].map(|(seed, has)| (seed, has, None, 1));
+    let others = [(0, true, Some(3), 1), (1, true, None, 2)];
+    for (seed, has_flows, bridge, fibs) in plain.into_iter().chain(others) {
+        let rig = Rig::make(seed, None, has_flows, bridge, fibs);
         for program in rig.programs.iter().flatten() {
             let Some(count) = bpf::verified_instructions(program).unwrap() else { return };
             assert!(count < MOST_VERIFIED, "{count}: arrays as of table {seed}, flows: {has_flows}");
+            eprintln!("{count}: arrays as of table {seed}, flows: {has_flows}, {bridge:?}, {fibs} FIBs");
         }
     }
 }

@@ -80,14 +80,13 @@ impl ConnectionTracker {
         }
         let directions = entry.directions();
         let is_local = directions.iter().any(|direction| accelerator.is_own(direction.destination));
-        let is_translatable = consent.translates && entry.family == Family::V4;
         if is_local {
             return Plan::Leave(ConnectionKeeper::Local);
         }
         if !consent.is_given {
             return Plan::Leave(ConnectionKeeper::Policy);
         }
-        if entry.is_translated() && !is_translatable {
+        if entry.is_translated() && !consent.translates {
             return Plan::Leave(ConnectionKeeper::Translation);
         }
         let bounds = match known.judged.map(|judged| judged.judgement) {
@@ -101,12 +100,12 @@ impl ConnectionTracker {
         let flow = |at: usize| {
             let direction = &directions[at];
             let exit = egresses[at].ok_or(ConnectionKeeper::Route)?;
-            let translation = direction.translation();
+            let translation = direction.translation;
             let exit = translation.map(|_| exit.ok_or(ConnectionKeeper::Route)).transpose()?;
             // A masqueraded connection whose output has changed is the kernel's to end. Where it changed
             // before the kernel was asked, the address is one of another port.
             let is_elsewhere =
-                |new: Translation, exit| at == 0 && accelerator.is_own_elsewhere(new.source.into(), exit);
+                |new: Translation, exit| at == 0 && accelerator.is_own_elsewhere(new.source, exit);
             if let (Some(new), Some(exit)) = (translation, exit)
                 && (known.exits[at] != Some(exit) || is_elsewhere(new, exit))
             {

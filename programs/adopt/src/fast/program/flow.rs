@@ -1,7 +1,8 @@
 //! Packets of established connections, where a family is forwarded for these alone.
 //!
 //! Only programs that were built with a table of flows have this stage. It leaves on the stack what the
-//! packet leaves with; nothing is replaced where all packets of a family are forwarded.
+//! packet leaves with; nothing is replaced where all packets of a family are forwarded. What is on the stack
+//! behind it has the same kind of number on all ways of a family, so that the verifier follows the rest once.
 use super::super::candidates::{CANDIDATES4, CANDIDATES6, CandidateLayout};
 use super::super::flows::*;
 use super::super::layout::*;
@@ -25,6 +26,8 @@ struct Headers {
     addresses: i16,
     /// The protocol of echoes, and their types.
     echo: (i32, [i32; 2]),
+    /// Where a word stands for what is not replaced.
+    unused: &'static [Slot],
 }
 
 const IPV4: Headers = Headers {
@@ -35,6 +38,7 @@ const IPV4: Headers = Headers {
     protocol: 9,
     addresses: 12,
     echo: (1, [8, 0]),
+    unused: &[Slot::NewSource, Slot::NewDestination, Slot::NewPorts],
 };
 const IPV6: Headers = Headers {
     layout: FLOWS6,
@@ -44,7 +48,12 @@ const IPV6: Headers = Headers {
     protocol: 6,
     addresses: 8,
     echo: (58, [128, 129]),
+    unused: &[],
 };
+/// Where halves of IPv6's new addresses are, and its ports with the word behind them. IPv4 leaves numbers in
+/// all of these slots, too: to the verifier any packet may come to what reads them.
+const NEW_SOURCE6: [Slot; 2] = [Slot::NewSource, Slot::NewDestination];
+const NEW_DESTINATION6: [Slot; 2] = [Slot::Destination, Slot::Flags];
 
 /// For IPv4: goes on behind it with the destination that routes are looked up by in [`Slot::Destination`].
 pub(super) fn write_ipv4(w: &mut ProgramWriter<'_>) {
@@ -57,9 +66,11 @@ pub(super) fn write_ipv4(w: &mut ProgramWriter<'_>) {
     w.a.compute(And, R1, in_network_order(0x3fff));
     w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::NotEstablished));
     find_flow(w, &IPV4);
-    for (word, slot) in
-        [(NEW_SOURCE, Slot::NewSource), (NEW_DESTINATION, Slot::NewDestination), (NEW_PORTS, Slot::NewPorts)]
-    {
+    for (word, slot) in [
+        (FLOWS4.new_source, Slot::NewSource),
+        (FLOWS4.new_destination, Slot::NewDestination),
+        (FLOWS4.new_ports, Slot::NewPorts),
+    ] {
         w.a.load(Size::Word, R1, R6, 4 * word as i16);
         w.store_slot(slot, R1);
     }
@@ -72,24 +83,50 @@ pub(super) fn write_ipv4(w: &mut ProgramWriter<'_>) {
     w.a.place(is_done);
 }
 
-/// The same for IPv6, of which nothing is translated.
+/// For IPv6: leaves the destination that routes are looked up by in `R2` and `R3`, as it is on the wire.
 pub(super) fn write_ipv6(w: &mut ProgramWriter<'_>) {
-    let is_done = w.a.label();
-    begin(w, &IPV6, is_done);
+    let (is_same, is_done) = (w.a.label(), w.a.label());
+    begin(w, &IPV6, is_same);
     find_flow(w, &IPV6);
     check_flow(w, &IPV6);
+    w.load_slot(R1, Slot::Properties);
+    w.a.compute(And, R1, TRANSLATED_V6 as i32);
+    w.a.jump_if(Equal, R1, 0, is_same);
+    let record = |word: usize| [4 * word as i16, 4 * word as i16 + 8];
+    for (at, slot) in record(FLOWS6.new_source).into_iter().zip(NEW_SOURCE6) {
+        w.a.load(Size::Double, R2, R6, at);
+        w.store_slot(slot, R2);
+    }
+    w.a.load(Size::Double, R2, R6, 4 * FLOWS6.new_ports as i16);
+    w.store_slot(Slot::NewPorts, R2);
+    for ((at, slot), half) in record(FLOWS6.new_destination).into_iter().zip(NEW_DESTINATION6).zip([R2, R3]) {
+        w.a.load(Size::Double, half, R6, at);
+        w.store_slot(slot, half);
+    }
+    w.a.jump(is_done);
+    w.a.place(is_same);
+    ipv6::load_destination(w);
+    for slot in new_addresses6().chain([Slot::NewPorts]) {
+        w.store_slot(slot, R2);
+    }
     w.a.place(is_done);
+}
+
+/// The slots of what a packet of IPv6 leaves with, in the order of its header: halves of the source and of
+/// the destination.
+pub(super) fn new_addresses6() -> impl Iterator<Item = Slot> {
+    NEW_SOURCE6.into_iter().chain(NEW_DESTINATION6)
 }
 
 /// Goes to `is_done` where all packets of the family are forwarded.
 fn begin(w: &mut ProgramWriter<'_>, headers: &Headers, is_done: Label) {
     w.load_slot(R1, Slot::Flags);
-    for slot in [Slot::NewSource, Slot::NewDestination, Slot::NewPorts] {
-        w.store_slot(slot, R1);
+    for slot in headers.unused {
+        w.store_slot(*slot, R1);
     }
     // No flag is so high. To the verifier this is a number like that of a flow.
     w.a.set(R2, R1);
-    w.a.compute_32(And, R2, (ESTABLISHED | TRANSLATED) as i32);
+    w.a.compute_32(And, R2, (ESTABLISHED | TRANSLATED | TRANSLATED_V6) as i32);
     w.store_slot(Slot::Properties, R2);
     w.a.compute(And, R1, headers.all as i32);
     w.a.jump_if(NotEqual, R1, 0, is_done);

@@ -1,4 +1,5 @@
 //! The next hop of a packet whose group is known.
+use super::super::flows::TRANSLATED_V6;
 use super::super::layout::*;
 use super::receive::buffer;
 use super::*;
@@ -66,9 +67,19 @@ fn check_port(w: &mut ProgramWriter<'_>) {
     w.load_slot(R1, Slot::Port);
     w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
     w.a.compute(ShiftRight, R2, 16);
-    w.a.jump_if(Equal, R1, R2, w.to_kernel(Reason::SamePort));
+    let same_port = w.to_kernel(Reason::SamePort);
     if w.has_flows() {
+        let is_fit = w.a.label();
+        w.a.jump_if(NotEqual, R1, R2, is_fit);
+        // No setting has the kernel send no redirects of IPv6. About what is translated they say nothing that
+        // the sender could use.
+        w.load_slot(R3, Slot::Properties);
+        w.a.compute(And, R3, TRANSLATED_V6 as i32);
+        w.a.jump_if(Equal, R3, 0, same_port);
+        w.a.place(is_fit);
         flow::check_exit(w);
+    } else {
+        w.a.jump_if(Equal, R1, R2, same_port);
     }
     // Only the first to use it dirties its line.
     let is_marked = w.a.label();

@@ -11,8 +11,9 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     check_header(w);
     check_source(w);
     write_hash(w);
-    if w.has_flows() {
-        flow::write_ipv6(w);
+    match w.has_flows() {
+        true => flow::write_ipv6(w),
+        false => load_destination(w),
     }
     write_lookup(w);
 }
@@ -79,16 +80,20 @@ fn write_hash(w: &mut ProgramWriter<'_>) {
     w.store_slot(Slot::Hash, R4);
 }
 
-/// The lookup that `artery_lpm::layout` describes for IPv6: the word in `R1`, and the rest of the address
-/// in `R2` and `R3`.
+/// `R2` and `R3` = the halves of the destination, as they are on the wire.
+pub(super) fn load_destination(w: &mut ProgramWriter<'_>) {
+    w.a.load(Size::Double, R2, R9, 24);
+    w.a.load(Size::Double, R3, R9, 32);
+}
+
+/// The lookup that `artery_lpm::layout` describes for IPv6, by the address in `R2` and `R3`: the word in
+/// `R1`, and the rest of the address where it was.
 fn write_lookup(w: &mut ProgramWriter<'_>) {
     let fib = w.fibs.ipv6;
-    w.a.value(R2, fib.descriptor("default"), 0);
-    w.a.load(Size::Double, R2, R2, 0);
-    w.store_slot(Slot::Default, R2);
-    w.a.load(Size::Double, R2, R9, 24);
+    w.a.value(R4, fib.descriptor("default"), 0);
+    w.a.load(Size::Double, R4, R4, 0);
+    w.store_slot(Slot::Default, R4);
     w.a.swap(R2, 64);
-    w.a.load(Size::Double, R3, R9, 32);
     w.a.swap(R3, 64);
     w.a.set(R4, R2);
     w.a.compute(ShiftRight, R4, 48);

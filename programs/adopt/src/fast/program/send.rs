@@ -11,7 +11,7 @@ const REDIRECT: i32 = 23;
 const XDP_REDIRECT: i32 = 4;
 const SKB_VLAN_PUSH: i32 = 18;
 const SKB_VLAN_POP: i32 = 19;
-const CSUM_UPDATE: i32 = 40;
+pub(super) const CSUM_UPDATE: i32 = 40;
 const LINK_HEADER: i16 = 12;
 
 /// Sends the packet by the hop in `R6`.
@@ -25,9 +25,9 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     copy::write_forwarded(w);
     let failed = w.a.label();
     if w.has_flows() {
-        translate::write(w, failed);
+        translate::write_ipv4(w, failed);
     }
-    decrement_ttl(w);
+    decrement_ttl(w, failed);
     match w.at {
         ProgramHook::Xdp => {
             let redirect = w.a.label();
@@ -120,8 +120,9 @@ fn set_priority(w: &mut ProgramWriter<'_>) {
     w.a.place(done);
 }
 
-/// Takes one from the time to live, or the hop limit.
-fn decrement_ttl(w: &mut ProgramWriter<'_>) {
+/// Takes one from the time to live, or the hop limit. What is translated of IPv6 is so on its way here, so
+/// that IPv4's is no longer for it.
+fn decrement_ttl(w: &mut ProgramWriter<'_>, failed: Label) {
     let (ipv6, done) = (w.a.label(), w.a.label());
     w.load_slot(R1, Slot::Family);
     w.a.jump_if(Equal, R1, 6, ipv6);
@@ -140,6 +141,9 @@ fn decrement_ttl(w: &mut ProgramWriter<'_>) {
     w.a.store(Size::Half, R9, 10, R1);
     w.a.jump(done);
     w.a.place(ipv6);
+    if w.has_flows() {
+        translate::write_ipv6(w, failed);
+    }
     w.a.load(Size::Byte, R1, R9, 7);
     w.a.compute(Subtract, R1, 1);
     w.a.store(Size::Byte, R9, 7, R1);

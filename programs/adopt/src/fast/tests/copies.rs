@@ -23,6 +23,20 @@ fn may_copy() -> bool {
 }
 
 #[test]
+fn the_verifier_is_far_from_its_limit_with_programs_that_copy_frames_of_connections() {
+    if !may_copy() {
+        return;
+    }
+    for copied in [Copied::All, Copied::Forwarded, Copied::Sampled(100)] {
+        let rig = Rig::with(1, Some(CaptureRings::new(copied).unwrap()), true);
+        for program in rig.programs.iter().flatten() {
+            let Some(count) = bpf::verified_instructions(program).unwrap() else { return };
+            assert!(count < MOST_VERIFIED, "{count}");
+        }
+    }
+}
+
+#[test]
 fn copies_are_the_frames_as_they_came_with_what_was_decided() {
     if !may_copy() {
         return;

@@ -34,16 +34,10 @@ fn flow(rig: &Rig, random: &mut Random) -> (FlowKey, FlowAction) {
     };
     let new = (random.next() as u32).to_ne_bytes();
     let new_ports = if random.one_in(3) { ports } else { new };
-    let (old4, new4) = (
-        |old: IpAddr| match old {
-            IpAddr::V4(old) => old,
-            IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
-        },
-        random.one_in(2),
-    );
-    let translation = (!is_v6 && random.one_in(2)).then(|| Translation {
-        source: if new4 { address4(rig, random) } else { old4(source) },
-        destination: if random.one_in(2) { address4(rig, random) } else { old4(destination) },
+    let new_address = |random: &mut Random, old| if random.one_in(2) { address(random) } else { old };
+    let translation = random.one_in(2).then(|| Translation {
+        source: new_address(random, source),
+        destination: new_address(random, destination),
         ports: new_ports,
     });
     let exit = random.one_in(8).then(|| random.below(5) as u32);
@@ -99,7 +93,8 @@ fn frame(flow: &FlowKey, random: &mut Random, port: u32) -> Vec<u8> {
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
             frame.extend(length.to_be_bytes());
-            frame.extend([flow.protocol, 64]);
+            // Options for the destination come between now and then.
+            frame.extend([if random.one_in(20) { 60 } else { flow.protocol }, 64]);
             frame.extend(source.octets());
             frame.extend(destination.octets());
         }
@@ -219,8 +214,9 @@ fn packet_of(rig: &Rig, flow: &FlowKey) -> Option<Vec<u8>> {
     let unknown = ForwardDecision::Kernel(Reason::NotEstablished);
     let frames = std::iter::repeat_with(|| frame(flow, &mut random, 0)).take(50);
     let is_unknown = |frame: &Vec<u8>| decide_frame(&rig.tables(), &reader.turn(), 0, frame) == unknown;
-    let is_fragment = |frame: &[u8]| frame[12] == 8 && frame[20] != 0x40;
-    frames.filter(|frame| frame.len() > 14 + 40 + 20 && !is_fragment(frame)).find(is_unknown)
+    // Fragments, and packets with options.
+    let has_no_ports = |frame: &[u8]| if frame[12] == 8 { frame[20] != 0x40 } else { frame[20] == 60 };
+    frames.filter(|frame| frame.len() > 14 + 40 + 20 && !has_no_ports(frame)).find(is_unknown)
 }
 
 /// Has a program take the same packet several times; says how often its flow was reported.

@@ -104,7 +104,7 @@ table inet gateway {
     }
     chain out {
         type nat hook postrouting priority 100;
-        meta nfproto ipv4 oifname eth2 masquerade
+        oifname eth2 masquerade
     }
 }
 N
