@@ -1,18 +1,15 @@
 //! `artery adopt` between two hosts whose router is the kernel: what it forwards, what it leaves to the
 //! kernel, and that it follows what changes.
 
-use crate::support::SOON;
 use crate::support::adopting::{Net, by_kernel, echoes, forwarded, on_the_net, until};
-use artery_rig::program::artery;
-use artery_rig::{Process, Result};
+use crate::support::{Running, SOON};
+use artery_rig::Result;
 
 const FAR: [&str; 2] = ["10.0.2.2", "2001:db8:2::2"];
 
 /// Adopts both ports of `r` and waits until packets are forwarded.
-fn adopt(net: &Net, path: &str) -> Result<Process> {
-    let adopted = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]).spawn()?;
-    // Work on tables and programs, which others may hold up.
-    adopted.wait_for("forwarding", 6 * SOON)?;
+fn adopt(net: &Net, path: &str) -> Result<Running> {
+    let adopted = Running::adopt(net, path, &[])?;
     // The kernel has asked for both neighbors when this is answered.
     FAR.iter().try_for_each(|far| until(|| Ok(net.a.ping(far, 1)?.received == 1)))?;
     Ok(adopted)
@@ -79,9 +76,7 @@ fn tcp_with_default_offloads_goes_by_the_graph_uncut() {
 #[test]
 fn tcp_with_default_offloads_goes_by_the_path_that_is_chosen() {
     on_the_net("adopt-tcp", |net| {
-        let mut adopted = net.r.command([artery()?]).args(["adopt", "eth0", "eth1"]).spawn()?;
-        // Work on tables and programs, which others may hold up.
-        adopted.wait_for("forwarding", 6 * SOON)?;
+        let mut adopted = Running::adopt_ports(&net.r, &["eth0", "eth1"])?;
         assert!(
             adopted.stderr_so_far().contains("eth0: by tc: frames from veth"),
             "{}",

@@ -2,10 +2,10 @@
 //! what leaves by the bridge leaves by the member that its forwarding database names.
 //!
 //! Hosts are addresses of this test's own behind members, so that they can move, be silent, and stay.
-use crate::support::SOON;
 use crate::support::adopting::{by_kernel, forwarded, until};
+use crate::support::{Running, SOON, artery_on};
 use artery_rig::program::artery;
-use artery_rig::{Endpoint, Host, Process, Result, Rig};
+use artery_rig::{Endpoint, Host, Result, Rig};
 use artery_wire::EtherType;
 use artery_wire::build::{ether, ip4};
 use std::collections::BTreeSet;
@@ -56,10 +56,8 @@ impl Home {
         Ok(home)
     }
 
-    fn adopt(&self, path: &str, ports: &[&str]) -> Result<Process> {
-        let adopted = self.r.command([artery()?]).args(["adopt", "--path", path]).args(ports).spawn()?;
-        adopted.wait_for("forwarding\n", 6 * SOON)?;
-        Ok(adopted)
+    fn adopt(&self, path: &str, ports: &[&str]) -> Result<Running> {
+        Running::adopt_ports(&self.r, &[&["--path", path][..], ports].concat())
     }
 
     /// Has all neighbors and members known.
@@ -157,7 +155,7 @@ fn a_dry_run_names_the_members_and_what_keeps_them() {
         home.warm_up()?;
         home.r.run(["bridge", "link", "set", "dev", "lan1", "state", "0"])?;
         let words = ["adopt", "--dry-run", "--for", "0", "br0", "eth2"];
-        let text = home.r.command([artery()?]).args(words).run()?.stdout;
+        let text = artery_on(&home.r, words)?.run()?.stdout;
         for line in [
             "a bridge, by its members: lan0, lan1",
             "adopted with br0, whose member it is",
@@ -183,7 +181,7 @@ struct Side {
     home: Home,
     ends: [Endpoint; 3],
     uplink: String,
-    adopted: Option<Process>,
+    adopted: Option<Running>,
     /// By host, the member that it is at.
     places: Vec<usize>,
     /// What has arrived: the end, the number of the datagram, and the whole frame.
@@ -353,7 +351,7 @@ fn what_comes_out_is_the_same(rig: &Rig, path: &str) -> Result<()> {
             "round {round} by {path}, after {changes:?}\n{}\n{}\n{}",
             fdb(&sides[0])?,
             fdb(&sides[1])?,
-            sides[0].adopted.as_ref().map(Process::stderr_so_far).unwrap_or_default()
+            sides[0].adopted.as_ref().map(|adopted| adopted.stderr_so_far()).unwrap_or_default()
         );
         sides.iter_mut().for_each(|side| side.arrived.clear());
     }

@@ -2,9 +2,9 @@
 
 use super::load::Load;
 use super::net::SERVICE;
-use super::plain::{Plain, Running, graph};
+use super::plain::{Plain, graph};
 use super::server::echo;
-use crate::support::until_seen;
+use crate::support::{Running, until_seen};
 use artery_rig::{Result, Rig};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
@@ -23,10 +23,14 @@ const SECOND: &str =
     "SERVICE 192.0.2.1:80 tcp, MEMBER web5 10.0.2.15, MEMBER web4 10.0.2.14, MEMBER web3 10.0.2.13,
     MEMBER web2 10.0.2.12, MEMBER web1 10.0.2.11, METHOD xor";
 
+fn import(router: &Running, flows: &str) -> Result<String> {
+    Ok(router.command(&["flow", "import"])?.input(flows).run()?.stdout)
+}
+
 /// Copies the flows of the first router to the second: those that exist at the start by an export, later ones
 /// by the events that a follower receives.
 fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
-    let follower = first.follow()?;
+    let follower = first.command(&["flow", "follow"])?.spawn()?;
     // Events are sent from the moment at which the router has accepted a follower.
     for open in 1.. {
         load.fill(open)?;
@@ -36,7 +40,7 @@ fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     load.fill(EARLY)?;
-    second.import(&first.flow(&["export"])?)?;
+    import(second, &first.flow(&["export"])?)?;
     load.fill(OPEN)?;
     let last = format!("\"sport\":{}", usize::from(FIRST_PORT) + OPEN - 1);
     let proven = |told: &str| {
@@ -46,7 +50,7 @@ fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
     until_seen(&follower, "that the last flow is sent", || {
         Ok(proven(&follower.stdout_so_far()).contains(&last))
     })?;
-    let said = second.import(&proven(&follower.stdout_so_far()))?;
+    let said = import(second, &proven(&follower.stdout_so_far()))?;
     assert!(said.contains(&format!("{} new", OPEN - EARLY)), "{said}");
     Ok(())
 }
@@ -58,8 +62,8 @@ fn harmed(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
     let (a, b) = (net.router(rig, "a")?, net.router(rig, "b")?);
     b.cut(true)?;
     let _servers = net.serve(echo)?;
-    let mut first = Running::start(&a.host, &graph(FIRST), &[])?;
-    let second = Running::start(&b.host, &graph(SECOND), &[])?;
+    let mut first = Running::run(&a.host, &graph(FIRST), &[])?;
+    let second = Running::run(&b.host, &graph(SECOND), &[])?;
     let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(FIRST_PORT)));
     match is_told {
         true => mirrored(&first, &second, &mut load)?,
@@ -67,7 +71,7 @@ fn harmed(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
     }
     assert_eq!(load.settle().harmed(|_| true), 0);
     assert_eq!(load.shares().len(), 4, "{:?}", load.shares());
-    first.process.kill();
+    first.kill();
     a.cut(true)?;
     b.cut(false)?;
     let fates = load.settle();

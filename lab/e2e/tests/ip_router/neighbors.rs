@@ -179,9 +179,9 @@ fn what_is_set_by_hand_is_not_overwritten_until_it_is_removed() {
         let refused = router.events("neighbor", "refused")?;
         assert!(refused.iter().any(|event| event["dst"] == "10.0.1.2"), "{refused:?}");
         assert_eq!(router.port("eth1")?["arp"]["neighbor-changes-refused"], refused.len());
-        router.call(&["neighbor", "del", "10.0.1.2", "dev", "eth1"])?;
+        router.say(&["neighbor", "del", "10.0.1.2", "dev", "eth1"])?;
         assert!(until_answered(net.b(), "10.0.1.2")? < Duration::from_secs(1));
-        router.call(&[
+        router.say(&[
             "neighbor",
             "add",
             "10.0.1.50",

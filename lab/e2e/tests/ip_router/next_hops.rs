@@ -94,7 +94,7 @@ fn gateways(family: &str) -> String {
 fn start(net: &Net, family: &str) -> Result<Router> {
     let router = net.start(&[])?;
     let prefix = if family == "4" { "10.9.0.0/16" } else { "fd09::/16" };
-    router.call(&["handler", "ip.add_route", &format!("{prefix} {} by resilient", gateways(family))])?;
+    router.handler(&["ip.add_route", &format!("{prefix} {} by resilient", gateways(family))])?;
     Ok(router)
 }
 
@@ -202,7 +202,7 @@ fn ipv4_goes_by_a_next_hop_that_speaks_ipv6_alone() {
         answered(net.a(), "10.9.0.1", 5)?;
         let tcp = net.a().iperf3(b, "10.9.0.1", &["-n", "1M"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
-        let got = router.call(&["route", "get", "10.9.0.1"])?.stdout;
+        let got = router.say(&["route", "get", "10.9.0.1"])?;
         assert!(got.contains(&link_local(b)?), "{got}");
         assert_eq!(router.port("eth2")?["arp"]["neighbor-questions"], 0, "no ARP request");
         router.end()

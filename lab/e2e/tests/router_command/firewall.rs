@@ -5,7 +5,7 @@ use super::mirror::{Mirror, Said, ask_tcp, ask_udp};
 use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
 use crate::support::{SOON, end, until, until_answered};
 use artery_rig::program::artery;
-use artery_rig::{Result, Signal, Skip};
+use artery_rig::{Result, Skip};
 use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
 use std::io::ErrorKind;
@@ -48,10 +48,7 @@ impl Firewall {
         let (rules_file, log) = (folder.path().join("pf.conf"), folder.path().join("pflog"));
         std::fs::write(&rules_file, rules).unwrap();
         let files = ["--pf", rules_file.to_str().unwrap(), "--pflog", log.to_str().unwrap()];
-        let mut router = start_on(&net.r, &[&PORTS[..], &files, options].concat())?;
-        for address in FAR {
-            until_answered(&net.a, address, &mut router.process)?;
-        }
+        let router = Running::start(net, &[&files, options].concat())?;
         Ok(Firewall { router, rules: rules_file, _folder: folder })
     }
 
@@ -62,9 +59,7 @@ impl Firewall {
     /// Has the router read its files again, and waits until it says what became of that.
     fn reload(&mut self, rules: &str, expected: &str) -> Result<()> {
         std::fs::write(&self.rules, rules).unwrap();
-        let before = self.router.process.stderr_so_far().len();
-        self.router.process.signal(Signal::HUP);
-        until(SOON, || Ok(self.router.process.stderr_so_far()[before..].contains(expected)))
+        self.router.reload(expected)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A kernel that forwards between two hosts, whose ports are to be adopted.
-use super::SOON;
+use super::{Running, SOON};
 use artery_rig::program::artery;
-use artery_rig::{Host, Process, Result, Rig};
+use artery_rig::{Host, Result, Rig};
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ pub fn with_gateways(label: &str, count: usize, body: impl FnOnce(&Fan) -> Resul
 
 impl Fan {
     /// Has the router's kernel know all neighbors, and adopts its ports.
-    pub fn adopt(&self, path: &str) -> Result<Process> {
+    pub fn adopt(&self, path: &str) -> Result<Running> {
         for number in 1..=self.gateways.len() {
             self.r.ping(&format!("10.0.{number}.2"), 1)?;
             self.r.ping(&format!("2001:db8:{number}::2"), 1)?;
@@ -97,10 +97,8 @@ impl Fan {
         self.r.ping("10.0.0.2", 1)?;
         self.r.ping("2001:db8::2", 1)?;
         let ports: Vec<String> = (0..=self.gateways.len()).map(|number| format!("eth{number}")).collect();
-        let adopted = self.r.command([artery()?]).args(["adopt", "--path", path]).args(ports).spawn()?;
-        // Work on tables and programs, which others may hold up.
-        adopted.wait_for("forwarding", 6 * SOON)?;
-        Ok(adopted)
+        let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+        Running::adopt_ports(&self.r, &[&["--path", path][..], &ports].concat())
     }
 
     /// Sends a datagram to each of these, waits until all have arrived, and gives how many
@@ -132,6 +130,35 @@ impl Fan {
         let of = |host: &Host| Ok(host.kernel_counter("UdpNoPorts")? + host.kernel_counter("Udp6NoPorts")?);
         self.gateways.iter().map(of).collect()
     }
+}
+
+impl Running {
+    /// Adopts both ports of `r` by a path, with more options, and waits until it forwards.
+    pub fn adopt(net: &Net, path: &str, options: &[&str]) -> Result<Running> {
+        Running::adopt_ports(&net.r, &[&["--path", path, "eth0", "eth1"][..], options].concat())
+    }
+
+    /// The same for ports of any host.
+    pub fn adopt_ports(host: &Host, words: &[&str]) -> Result<Running> {
+        let adopted = Running::spawn(host, [&["adopt"][..], words].concat())?;
+        // Work on tables and programs, which others may hold up.
+        adopted.wait_for("forwarding\n", 6 * SOON)?;
+        Ok(adopted)
+    }
+
+    /// What it tells of itself.
+    pub fn state(&self) -> Result<serde_json::Value> {
+        self.json_of("state")
+    }
+}
+
+/// Has the router know both hosts, which send whole frames if XDP is to send them on.
+pub fn prepare(net: &Net, path: &str) -> Result<()> {
+    for host in [&net.a, &net.b].into_iter().filter(|_| path != "tc") {
+        host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
+    }
+    let hosts = ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"];
+    hosts.iter().try_for_each(|address| net.r.ping(address, 1).map(drop))
 }
 
 /// Waits until something holds.

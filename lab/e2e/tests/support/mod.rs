@@ -4,13 +4,14 @@
 pub mod adopting;
 pub mod connections;
 pub mod daemons;
+pub mod running;
 pub mod service_manager;
 pub mod switching;
 
 use artery_rig::program::artery;
 use artery_rig::{CommandOutput, Host, Process, Result, Rig, RigError, Signal, Traffic, TrafficReport};
+pub use running::{Running, artery_on};
 use service_manager::ServiceManager;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long whatever is waited for may take.
@@ -167,58 +168,4 @@ pub fn end_by(mut router: Process, signal: Signal) -> Result<CommandOutput> {
     assert_eq!(output.code(), Some(0), "{}", output.stderr);
     assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
     Ok(output)
-}
-
-/// A router with a control socket that takes another configuration.
-pub struct Router {
-    pub process: Process,
-    host: Host,
-    socket: PathBuf,
-    /// Holds the control socket; removed on drop.
-    _folder: tempfile::TempDir,
-}
-
-impl Router {
-    /// Starts one, and waits until all elements have started.
-    pub fn start(host: &Host, config: &str) -> Result<Router> {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control");
-        let process = start(host, config, &["-R", "-u", &text(&socket)])?;
-        Ok(Router { process, host: host.clone(), socket, _folder: folder })
-    }
-
-    /// Calls a handler: its name, and the value to be written if there is one.
-    pub fn call(&self, words: &[&str]) -> Result<CommandOutput> {
-        let program = text(&artery()?);
-        self.host.run([&[program.as_str(), "handler", "-u", &text(&self.socket)], words].concat())
-    }
-
-    /// What a handler says, which must be a number.
-    pub fn number(&self, handler: &str) -> Result<u64> {
-        let said = self.call(&[handler])?.stdout;
-        Ok(said.trim().parse().unwrap_or_else(|_| panic!("{handler}: {said}")))
-    }
-
-    /// Waits until a handler has a number that is high enough.
-    pub fn until(&self, handler: &str, enough: u64) -> Result<()> {
-        let deadline = Instant::now() + SOON;
-        while self.number(handler)? < enough {
-            assert!(Instant::now() < deadline, "{handler} never comes to {enough}");
-        }
-        Ok(())
-    }
-
-    /// Replaces the configuration; gives the packets that this is said to have cost.
-    pub fn replace(&self, config: &str) -> Result<u64> {
-        let said = self.call(&["hotconfig", config])?;
-        let said = said.stdout + &said.stderr;
-        Ok(match said.split_once("the same name and class: ") {
-            None => 0,
-            Some((_, count)) => count.trim().parse().unwrap_or_else(|_| panic!("{said}")),
-        })
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
 }
