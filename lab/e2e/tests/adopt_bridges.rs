@@ -195,18 +195,7 @@ impl Side {
         let home = Home::make(rig, prefix)?;
         home.r.run(["ip", "link", "set", "eth2", "address", "02:00:00:00:02:01"])?;
         set_neighbors(&home.r)?;
-        home.r.run([
-            "ip",
-            "neigh",
-            "replace",
-            "10.0.2.9",
-            "lladdr",
-            "02:00:00:00:bb:09",
-            "dev",
-            "eth2",
-            "nud",
-            "permanent",
-        ])?;
+        home.r.run("ip neigh replace 10.0.2.9 lladdr 02:00:00:00:bb:09 dev eth2 nud permanent".split(' '))?;
         let ends = [home.a.endpoint("eth0")?, home.c.endpoint("eth0")?, home.b.endpoint("eth0")?];
         let adopted = path.map(|path| home.adopt(path, &["br0", "eth2"])).transpose()?;
         let uplink = home.r.mac("eth2")?;

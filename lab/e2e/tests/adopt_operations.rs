@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Loading programs takes seconds of its own where all else on the machine is busy, too.
 const SOON: Duration = Duration::from_secs(60);
+/// A chain that keeps all IPv4 packets with the kernel.
+const DROP: &str = "add table ip f; add chain ip f c { type filter hook forward priority 0; policy drop; }";
 
 /// Adopts both ports of `r` by tc, with more options, and has the neighbors known.
 fn adopt(net: &Net, options: &[&str]) -> Result<Running> {
@@ -60,10 +62,7 @@ fn metrics_tell_what_goes_past_the_kernel_and_what_does_not() {
         // The page shows a filter, and that nothing is forwarded by then.
         let open = "artery_adopt_accelerated{port=\"eth0\",family=\"ipv4\",direction=\"in\"}";
         assert_eq!(value(&now(), open), 1.0);
-        net.r.run([
-            "nft",
-            "add table ip f; add chain ip f c { type filter hook forward priority 0; policy drop; }",
-        ])?;
+        net.r.run(["nft", DROP])?;
         until(SOON, || Ok(value(&now(), open) == 0.0))?;
         let guards = "artery_adopt_guards{kind=\"nftables\",port=\"all\",family=\"ipv4\",direction=\"both\"}";
         assert_eq!(value(&now(), guards), 1.0);
@@ -290,10 +289,7 @@ fn a_service_manager_is_told_and_the_log_is_lines_of_json() {
         net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
         assert!(told(&manager, "RELOADING=1").contains("MONOTONIC_USEC="));
         told(&manager, "READY=1");
-        net.r.run([
-            "nft",
-            "add table ip f; add chain ip f c { type filter hook forward priority 0; policy drop; }",
-        ])?;
+        net.r.run(["nft", DROP])?;
         told(&manager, "STATUS=forwarding between eth0, eth1; guards that keep traffic: 1");
         net.r.run(["kill", "-TERM", &adopted.id().to_string()])?;
         told(&manager, "STOPPING=1");

@@ -142,16 +142,8 @@ fn ipv4_leaves_where_it_came_in_if_the_kernel_would_send_no_redirect() {
                     ["all", "eth0"].map(|name| format!("net.ipv4.conf.{name}.send_redirects={value}"));
                 net.r.run(["sysctl", "-q", "-w", &settings[0], &settings[1]])
             };
-            net.r.run([
-                "ip",
-                "neigh",
-                "replace",
-                "10.0.1.2",
-                "lladdr",
-                &net.a.mac("eth0")?,
-                "dev",
-                "eth0",
-            ])?;
+            let mac = net.a.mac("eth0")?;
+            net.r.run(format!("ip neigh replace 10.0.1.2 lladdr {mac} dev eth0").split(' '))?;
             net.r.route("198.51.100.0/24", "10.0.1.2")?;
             // As the kernel sends them back when it sends no redirects either.
             redirects("0")?;

@@ -152,16 +152,9 @@ fn who_does_not_answer_is_asked_so_often_and_then_unreachable_for_a_while() {
         assert_eq!(report.errors, 1, "{}", report.text);
         assert_eq!(requests(&router.sent_to(0), "10.0.1.99").len(), 5);
         // Until it speaks up.
-        net.a().address("eth0", "10.0.1.99/24")?.run([
-            "arping",
-            "-c",
-            "1",
-            "-S",
-            "10.0.1.99",
-            "-I",
-            "eth0",
-            "10.0.1.1",
-        ])?;
+        net.a()
+            .address("eth0", "10.0.1.99/24")?
+            .run("arping -c 1 -S 10.0.1.99 -I eth0 10.0.1.1".split(' '))?;
         answered(net.b(), "10.0.1.99", 3)?;
         router.end()
     });
@@ -181,16 +174,8 @@ fn what_is_set_by_hand_is_not_overwritten_until_it_is_removed() {
         assert_eq!(router.port("eth1")?["arp"]["neighbor-changes-refused"], refused.len());
         router.say(&["neighbor", "del", "10.0.1.2", "dev", "eth1"])?;
         assert!(until_answered(net.b(), "10.0.1.2")? < Duration::from_secs(1));
-        router.say(&[
-            "neighbor",
-            "add",
-            "10.0.1.50",
-            "lladdr",
-            "02:00:00:00:66:50",
-            "dev",
-            "eth1",
-            "published",
-        ])?;
+        let proxy = "neighbor add 10.0.1.50 lladdr 02:00:00:00:66:50 dev eth1 published";
+        router.say(&proxy.split(' ').collect::<Vec<_>>())?;
         // No host is there, but this host has a neighbor entry for it.
         net.a().ping_with("10.0.1.50", 1, &["-W", "0.2"])?;
         assert_eq!(mac_of_neighbor(net.a(), "10.0.1.50")?.as_deref(), Some("02:00:00:00:66:50"));

@@ -186,19 +186,8 @@ fn ipv4_goes_by_a_next_hop_that_speaks_ipv6_alone() {
         let gateway = format!("10.9.0.0/16={}%eth2", link_local(b)?);
         let router = net.start(&["--route", &gateway])?;
         let ours = router.port("eth2")?["link_local"].as_str().unwrap().to_string();
-        b.run([
-            "ip",
-            "route",
-            "add",
-            "10.0.1.0/24",
-            "via",
-            "inet6",
-            &ours,
-            "dev",
-            HOST_LINK,
-            "src",
-            "10.9.0.1",
-        ])?;
+        let back = format!("ip route add 10.0.1.0/24 via inet6 {ours} dev {HOST_LINK} src 10.9.0.1");
+        b.run(back.split(' '))?;
         answered(net.a(), "10.9.0.1", 5)?;
         let tcp = net.a().iperf3(b, "10.9.0.1", &["-n", "1M"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
