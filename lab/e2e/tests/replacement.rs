@@ -1,7 +1,7 @@
 //! What becomes of packets that are under way when a router gets another configuration by its control socket,
 //! or is asked to end: on real interfaces, to the last datagram.
 
-use crate::support::{FAR, Hosts, METHODS, Running, end, until_answered, wire, with_hosts};
+use crate::support::{FAR, Hosts, METHODS, Running, end, meanwhile, until_answered, wire, with_hosts};
 use artery_rig::{Result, Traffic, TrafficReport};
 
 /// Numbered datagrams in four flows from `a` to `b`, of which nothing but the router can lose any; at the
@@ -10,17 +10,13 @@ fn stream<T>(
     hosts: &Hosts,
     frames: u64,
     rate: u64,
-    meanwhile: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
+    what: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
 ) -> Result<(TrafficReport, T)> {
     let traffic = Traffic::between(&hosts.a, &hosts.b, FAR).frames(frames).rate(rate).flows(4);
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
-        let done = meanwhile(&|| !running.is_finished());
-        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-        assert_eq!((report.sent, report.refused, report.overrun), (frames, 0, 0), "{report}");
-        assert_eq!((report.reordered, report.duplicated, report.strays), (0, 0, 0), "{report}");
-        Ok((report, done?))
-    })
+    let (report, done) = meanwhile(traffic, what)?;
+    assert_eq!((report.sent, report.refused, report.overrun), (frames, 0, 0), "{report}");
+    assert_eq!((report.reordered, report.duplicated, report.strays), (0, 0, 0), "{report}");
+    Ok((report, done))
 }
 
 /// Replaces a configuration by `texts` in turn while datagrams pass; none may be lost.

@@ -1,7 +1,8 @@
 //! Neighbors: found by ARP and Neighbor Discovery, followed when they move, asked again in time, given up.
 
 use super::support::{Net, Router, answered, until_answered, with_net};
-use artery_rig::{Frame, Host, Result, Traffic, TrafficReport};
+use crate::support::meanwhile;
+use artery_rig::{Frame, Host, Result, Traffic};
 use artery_wire::build::arp_request;
 use artery_wire::nd::NdMessage;
 use artery_wire::{Arp, EtherAddr, EtherType, Ethernet};
@@ -29,21 +30,6 @@ fn solicited(frames: &[Frame], address: &str) -> Vec<EtherAddr> {
         }
     };
     frames.iter().filter(asks).map(|frame| Ethernet::new(&frame.bytes[..]).unwrap().dst()).collect()
-}
-
-/// A stream from `b` to `a`, and at the same time something else.
-fn stream(
-    net: &Net,
-    traffic: impl FnOnce(Traffic) -> Traffic,
-    to: &str,
-    meanwhile: impl FnOnce() -> Result<()>,
-) -> Result<TrafficReport> {
-    let traffic = traffic(Traffic::between(net.b(), net.a(), to));
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
-        meanwhile()?;
-        running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
-    })
 }
 
 fn mac_of_neighbor(host: &Host, address: &str) -> Result<Option<String>> {
@@ -90,15 +76,11 @@ fn a_host_that_gets_another_address_is_followed_at_once() {
         ] {
             answered(net.b(), to, 1)?;
             net.a().sysctl(notify, "1")?;
-            let report = stream(
-                net,
-                |traffic| traffic.frames(1500).rate(1000),
-                to,
-                || {
-                    std::thread::sleep(Duration::from_millis(500));
-                    net.a().set_mac("eth0", family).map(drop)
-                },
-            )?;
+            let traffic = Traffic::between(net.b(), net.a(), to).frames(1500).rate(1000);
+            let (report, ()) = meanwhile(traffic, |_| {
+                std::thread::sleep(Duration::from_millis(500));
+                net.a().set_mac("eth0", family).map(drop)
+            })?;
             assert!(report.lost <= 300, "{to} is lost for less than a third of a second: {report}");
             assert_eq!(router.neighbor(to)?.unwrap()["lladdr"], family);
             let moved = router.events("neighbor", "moved")?;

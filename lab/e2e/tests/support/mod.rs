@@ -132,6 +132,19 @@ pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Resul
     Ok(())
 }
 
+/// Runs traffic, and at the same time does something that gets to know whether it is still being sent.
+pub fn meanwhile<T>(
+    traffic: Traffic,
+    what: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
+) -> Result<(TrafficReport, T)> {
+    std::thread::scope(|scope| {
+        let running = scope.spawn(move || traffic.run());
+        let done = what(&|| !running.is_finished());
+        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+        Ok((report, done?))
+    })
+}
+
 /// Sends `frames` numbered datagrams in four flows, of which nothing but the router can lose any, and does
 /// something again and again meanwhile, with the number of times that it was done before.
 pub fn under_traffic(
@@ -140,15 +153,13 @@ pub fn under_traffic(
     mut what: impl FnMut(usize) -> Result<()>,
 ) -> Result<TrafficReport> {
     let traffic = Traffic::between(from, to, address).frames(frames).rate(4000).flows(4);
-    let (report, times) = std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
+    let (report, times) = meanwhile(traffic, |is_running| {
         let mut times = 0;
-        while !running.is_finished() {
+        while is_running() {
             what(times)?;
             times += 1;
         }
-        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-        Ok::<_, RigError>((report, times))
+        Ok(times)
     })?;
     assert!(times >= 2, "{times} times");
     assert_eq!((report.sent, report.refused, report.overrun), (frames, 0, 0), "{report}");
