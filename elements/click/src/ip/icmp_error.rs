@@ -131,12 +131,12 @@ impl IcmpError {
         let headers = answer.headers_len();
         start_at_network(packet)?;
         let quoted = packet.len().min(self.mtu.saturating_sub(headers));
-        packet.trim(packet.len() - quoted).map_err(|_| DropReason::TooShort)?;
-        packet.prepend(headers).map_err(|_| DropReason::NoRoom)?.fill(0);
+        packet.trim(packet.len() - quoted)?;
+        packet.prepend(headers)?.fill(0);
         packet.clear_metadata();
         packet.clear_offload();
         let header = AnswerHeader { src: self.src, id: self.ids.next_id(), ttl: TTL, tos: 0 };
-        answer.write_headers(packet.data_mut(), header).map_err(ip_header::drop_reason)?;
+        answer.write_headers(packet.data_mut(), header)?;
         ip_header::mark_header(packet, 0, answer.ip_header_len());
         packet.set_dst_ip(answer.destination());
         packet.set_annotation(anno::FIX_IP_SRC, [u8::from(self.fix_source)]);
@@ -145,17 +145,14 @@ impl IcmpError {
 }
 
 impl Simple for IcmpError {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let made = match self.build_answer(&packet) {
-            Ok(answer) => self.convert_packet(&mut packet, &answer),
-            Err(_) => Err(DropReason::IcmpForbidden),
-        };
-        if let Err(reason) = made {
-            cx.discard(packet, reason);
-            return None;
-        }
-        packet.set_timestamp(cx.now());
-        Some(packet)
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let now = cx.now();
+        cx.edit_or_discard(packet, |packet| {
+            let answer = self.build_answer(packet).map_err(|_| DropReason::IcmpForbidden)?;
+            self.convert_packet(packet, &answer)?;
+            packet.set_timestamp(now);
+            Ok(())
+        })
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
