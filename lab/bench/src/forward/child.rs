@@ -3,10 +3,10 @@
 use super::case::Case;
 use super::churn::Churn;
 use super::circuit::{Circuit, Run};
+use crate::child::command;
 use anyhow::{Context as _, bail, ensure};
-use artery_rig::program;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
 /// The subcommand that runs one router.
@@ -55,13 +55,6 @@ fn say(line: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// The command that runs a router.
-pub(super) fn command(case: &Case) -> anyhow::Result<Command> {
-    let mut command = Command::new(program::this()?);
-    command.arg(SUBCOMMAND).args(case.words());
-    Ok(command)
-}
-
 /// A router in a process that was started.
 pub(super) struct Remote {
     child: Child,
@@ -73,7 +66,7 @@ pub(super) struct Remote {
 impl Remote {
     /// Starts one, and waits until it is ready.
     pub(super) fn start(case: &Case) -> anyhow::Result<Remote> {
-        let mut child = command(case)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = command(SUBCOMMAND, case)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (orders, answers) = (child.stdin.take(), child.stdout.take().context("it was piped")?);
         let mut remote = Remote { child, orders, answers: BufReader::new(answers), workers: case.workers };
         ensure!(remote.answer()?.trim() == "ready", "a router did not start");
