@@ -88,7 +88,7 @@ impl Job {
 fn run_graph(text: &str, burst: usize) -> anyhow::Result<Run> {
     let settings =
         RouterSettings { burst, frames: FRAMES, chatter: Sink::Stderr, ..RouterSettings::default() };
-    let router: Router = checked("1999 in memory", text, &[])?.build(settings)?;
+    let router: Router = checked("1999 in memory", text)?.build(settings)?;
     let plan = router.plan();
     router.accept_calls();
     let running = router.start();

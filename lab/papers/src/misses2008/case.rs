@@ -4,13 +4,11 @@ use super::card::{CARD, Deal, Job, Outcome};
 use super::graph;
 use anyhow::{Context as _, ensure};
 use artery_device::{Ports, memory_pair};
-use artery_elements::CLASSES;
-use artery_engine::{Class, Classes, Handle, Monitor, RouterSettings, Sink};
+use artery_engine::{Handle, Monitor, RouterSettings, Sink};
 use artery_rig::program::checked_with;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -137,12 +135,6 @@ impl Buffers {
     }
 }
 
-/// All elements, and the card.
-fn classes() -> Classes {
-    static ALL: OnceLock<Vec<&'static Class>> = OnceLock::new();
-    Classes(ALL.get_or_init(|| CLASSES.0.iter().copied().chain([&CARD]).collect()))
-}
-
 impl Case {
     /// Runs it in this process.
     pub fn run(&self) -> anyhow::Result<Run> {
@@ -155,7 +147,7 @@ impl Case {
             chatter: Sink::Stderr,
             ..RouterSettings::default()
         };
-        let router = checked_with(classes(), "idle", "Idle -> Discard;", &[])?.build(settings)?;
+        let router = checked_with(&[&CARD], "idle", "Idle -> Discard;")?.build(settings)?;
         router.accept_calls();
         let running = router.start();
         let handle = running.handle();
@@ -178,7 +170,7 @@ impl Case {
         };
         let (report, outcome) = mpsc::channel();
         handle.resources().get::<Deal>().post(Job::new(*self, wire_in.tx, wire_out.rx, report));
-        checked_with(classes(), "misses2008", &graph::router(level), &[])?.replace(handle)?;
+        checked_with(&[&CARD], "misses2008", &graph::router(level))?.replace(handle)?;
         let card = outcome.recv_timeout(PATIENCE).context("the card did not hand over all packets")?;
         let traffic = received.received();
         Ok(Run { card, received: (traffic.packets, traffic.bytes) })
