@@ -111,7 +111,7 @@ enum Command {
     #[command(name = wire::SUBCOMMAND, hide = true)]
     WirePart {
         /// The part that runs in this host
-        #[command(subcommand)]
+        #[arg(value_parser = child::read::<wire::Part>)]
         part: wire::Part,
     },
     /// Carry out one run of click1999 and print its figures
