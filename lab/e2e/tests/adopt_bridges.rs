@@ -2,8 +2,8 @@
 //! what leaves by the bridge leaves by the member that its forwarding database names.
 //!
 //! Hosts are addresses of this test's own behind members, so that they can move, be silent, and stay.
-use crate::support::adopting::{by_kernel, forwarded, until};
-use crate::support::{Running, SOON, artery_on};
+use crate::support::adopting::{by_kernel, forwarded};
+use crate::support::{Running, SOON, artery_on, until};
 use artery_rig::program::artery;
 use artery_rig::{Endpoint, Host, Result, Rig};
 use artery_wire::EtherType;
@@ -63,7 +63,7 @@ impl Home {
     /// Has all neighbors and members known.
     fn warm_up(&self) -> Result<()> {
         for (host, far) in [(&self.a, "10.0.2.2"), (&self.c, "10.0.2.2"), (&self.a, "2001:db8:2::2")] {
-            until(|| Ok(host.ping(far, 1)?.received == 1))?;
+            until(SOON, || Ok(host.ping(far, 1)?.received == 1))?;
         }
         std::thread::sleep(Duration::from_millis(300));
         Ok(())
@@ -123,7 +123,7 @@ fn members_come_and_go_and_what_keeps_a_bridge_is_told() {
         home.r.run(["ip", "link", "set", "lan1", "nomaster"])?;
         std::thread::sleep(BARRIER);
         home.r.run(["ip", "link", "set", "lan1", "master", "br0"])?;
-        until(|| Ok(home.c.ping("10.0.2.2", 1)?.received == 1))?;
+        until(SOON, || Ok(home.c.ping("10.0.2.2", 1)?.received == 1))?;
         assert!(fast(&home.c)? >= 36, "{}", adopted.stderr_so_far());
 
         home.r.run([
@@ -141,7 +141,7 @@ fn members_come_and_go_and_what_keeps_a_bridge_is_told() {
         adopted.wait_for("bridge br0 learns no addresses", SOON)?;
         assert_eq!(fast(&home.c)?, 0);
         home.r.run(["ip", "link", "set", "br0", "type", "bridge", "ageing_time", "30000"])?;
-        until(|| Ok(home.c.ping("10.0.2.2", 1)?.received == 1))?;
+        until(SOON, || Ok(home.c.ping("10.0.2.2", 1)?.received == 1))?;
         assert!(fast(&home.c)? >= 36);
         adopted.stop(SOON).map(drop)
     });

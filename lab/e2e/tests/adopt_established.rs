@@ -2,8 +2,8 @@
 //! with the addresses that it translates to, and nothing else does.
 
 use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net, prepare};
-use crate::support::connections::{Connection, Datagrams, flush_connections, until, until_fast};
-use crate::support::{Running, SOON, end, end_by};
+use crate::support::connections::{Connection, Datagrams, flush_connections, until_fast};
+use crate::support::{Running, SOON, end, end_by, until_seen};
 use artery_rig::Result;
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -71,7 +71,7 @@ fn established_connections_go_past_a_firewall(path: &str) {
         assert!(unasked, "a connection from outside");
         assert!(entries(net)?.contains("ESTABLISHED"), "{}", entries(net)?);
         drop(tcp);
-        until("the kernel sees the connection's end", &router, || {
+        until_seen(&router, "the kernel sees the connection's end", || {
             let entries = entries(net)?;
             Ok(!entries.lines().any(|line| line.contains("dport=8000") && line.contains("ESTABLISHED")))
         })?;
@@ -117,7 +117,7 @@ fn what_comes_to_a_translated_port_goes_past_and_stops_when_rules_or_translation
         until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
         // Without its table the kernel translates nothing, and nothing may be translated past it.
         net.r.run(["nft", "delete table ip nat"])?;
-        until("the connection ends", &router, || {
+        until_seen(&router, "the connection ends", || {
             tcp.near.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
             let _ = tcp.far.write_all(b"x");
             Ok(tcp.near.read(&mut [0; 1]).is_err())
@@ -321,14 +321,14 @@ fn programs_know_of_connections_only_while_there_are_rules_and_no_packet_is_lost
         assert!(!looks_up()?);
         for _ in 0..2 {
             net.r.run(["nft", FIREWALL])?;
-            until("connections are followed", &router, looks_up)?;
+            until_seen(&router, "connections are followed", looks_up)?;
             let outside: SocketAddr = "10.0.2.2:9000".parse().unwrap();
             let udp = Datagrams::open(&net.a, &net.b, outside)?;
             until_fast(net, &router, &mut |rounds| {
                 udp.exchange(rounds);
             })?;
             net.r.run(["nft", "flush ruleset"])?;
-            until("connections are followed no longer", &router, || Ok(!looks_up()?))?;
+            until_seen(&router, "connections are followed no longer", || Ok(!looks_up()?))?;
         }
         let pings = end_by(stream, Signal::INT)?.stdout;
         let line = pings.lines().find(|line| line.contains("transmitted")).unwrap_or_default();

@@ -2,8 +2,8 @@
 //! --adopt`.
 
 use crate::support::adopting::{Net, on_the_net};
-use crate::support::connections::{Connection, Datagrams, until, until_fast};
-use crate::support::{Running, end};
+use crate::support::connections::{Connection, Datagrams, until_fast};
+use crate::support::{Running, end, until_seen};
 use artery_rig::Result;
 use std::net::SocketAddr;
 
@@ -33,7 +33,7 @@ impl Running {
 
     /// Exchanges packets until metrics have one of a reason.
     fn until_counted(&self, reason: &str, exchange: impl Fn()) -> Result<()> {
-        until(reason, self, || {
+        until_seen(self, reason, || {
             exchange();
             let sample = format!("artery_adopt_kernel_packets_total{{port=\"eth0\",reason=\"{reason}\"}} ");
             let metrics = self.handler(&["metrics"])?;
@@ -100,7 +100,7 @@ fn a_packet_is_explained_by_its_connection_the_route_and_the_rules() {
         assert!(has_step(&said, "= verdict", "10.0.2.1"), "its new source: {said}");
 
         net.r.run(["nft", "insert rule inet fw forward udp dport 9000 log"])?;
-        until("the rule is heard of", &adopted, || {
+        until_seen(&adopted, "the rule is heard of", || {
             let said = adopted.explain_adopted(&packet, "eth0")?;
             Ok(has_step(&said, "x rule", "chain forward, rule ") && has_step(&said, "x rule", ": log"))
         })?;

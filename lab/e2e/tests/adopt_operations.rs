@@ -2,12 +2,13 @@
 //! service manager, and rights.
 
 use crate::support::adopting::{Net, on_the_net};
+use crate::support::service_manager::ServiceManager;
 use crate::support::{Running, artery_on, until};
 use artery_rig::program::artery;
 use artery_rig::{Process, Result};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Loading programs takes seconds of its own where all else on the machine is busy, too.
 const SOON: Duration = Duration::from_secs(60);
@@ -259,40 +260,24 @@ fn the_units_for_systemd_are_sound() {
     assert!(found.status.success() && !said.contains("artery"), "{said}");
 }
 
-/// Reads the messages to the service manager until a line of one begins so.
-fn told(manager: &std::os::unix::net::UnixDatagram, wanted: &str) -> String {
-    let deadline = Instant::now() + SOON;
-    loop {
-        assert!(Instant::now() < deadline, "{wanted} was not sent within {SOON:?}");
-        let mut text = [0; 1024];
-        let Ok(length) = manager.recv(&mut text) else { continue };
-        let text = String::from_utf8_lossy(&text[..length]).into_owned();
-        if text.starts_with(wanted) {
-            return text;
-        }
-    }
-}
-
 #[test]
 fn a_service_manager_is_told_and_the_log_is_lines_of_json() {
     on_the_net("adopt-service", |net| {
         let folder = tempfile::tempdir().expect("a folder");
-        let (socket, at) = (folder.path().join("control"), folder.path().join("notify"));
-        let manager = std::os::unix::net::UnixDatagram::bind(&at).expect("a socket");
-        manager.set_read_timeout(Some(Duration::from_millis(100))).expect("a time");
+        let (socket, manager) = (folder.path().join("control"), ServiceManager::new(folder.path()));
         let command = artery_on(&net.r, ["adopt", "--log", "json", "eth0", "eth1", "-u"])?.arg(&socket);
-        let command = command.env("NOTIFY_SOCKET", &at).env("WATCHDOG_USEC", "500000");
+        let command = command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "500000");
         let mut adopted = command.spawn()?;
-        let ready = told(&manager, "READY=1");
+        let ready = manager.told("READY=1");
         assert!(ready.contains("STATUS=forwarding between eth0, eth1"), "{ready}");
-        told(&manager, "WATCHDOG=1");
+        manager.told("WATCHDOG=1");
         net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
-        assert!(told(&manager, "RELOADING=1").contains("MONOTONIC_USEC="));
-        told(&manager, "READY=1");
+        assert!(manager.told("RELOADING=1").contains("MONOTONIC_USEC="));
+        manager.told("READY=1");
         net.r.run(["nft", DROP])?;
-        told(&manager, "STATUS=forwarding between eth0, eth1; guards that keep traffic: 1");
+        manager.told("STATUS=forwarding between eth0, eth1; guards that keep traffic: 1");
         net.r.run(["kill", "-TERM", &adopted.id().to_string()])?;
-        told(&manager, "STOPPING=1");
+        manager.told("STOPPING=1");
         let log = adopted.wait(SOON)?.stderr;
         let lines: Vec<serde_json::Value> = log
             .lines()

@@ -2,7 +2,7 @@
 //! policy comes, and nothing passes any more.
 
 use crate::support::adopting::{Net, echoes, on_the_net};
-use crate::support::{Running, SOON, end};
+use crate::support::{Running, SOON, end, until_seen};
 use artery_rig::{Process, Result};
 use std::time::Instant;
 
@@ -56,15 +56,10 @@ const POLICIES: [[&str; 3]; 7] = [
 
 /// Waits until more packets of both families come to `b`.
 fn until_more(net: &Net, router: &mut Process) -> Result<()> {
-    let (before, deadline) = (echoes(&net.b)?, Instant::now() + SOON);
-    while echoes(&net.b)?.iter().zip(before).any(|(now, was)| *now < was + 10) {
-        assert!(
-            router.is_running() && Instant::now() < deadline,
-            "nothing passes: {}",
-            router.stderr_so_far()
-        );
-    }
-    Ok(())
+    let before = echoes(&net.b)?;
+    until_seen(router, "that packets pass", || {
+        Ok(echoes(&net.b)?.iter().zip(before).all(|(now, was)| *now >= was + 10))
+    })
 }
 
 /// Waits until a text has been said so often. The first takes seconds of work on tables, which

@@ -5,8 +5,8 @@
 //! `a` is inside, at eth0 (or at the bridge docker0), `b` is outside, at eth1.
 
 use crate::support::adopting::{Net, by_kernel, on_the_net, prepare};
-use crate::support::connections::{Connection, Datagrams, until, until_fast};
-use crate::support::{Running, SOON, artery_on};
+use crate::support::connections::{Connection, Datagrams, until_fast};
+use crate::support::{Running, SOON, artery_on, until_seen};
 use artery_rig::{Process, Result, Skip};
 use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
@@ -164,7 +164,7 @@ fn packets_go_past(rules: &RuleSet, path: &str, load: impl FnOnce(&Net) -> Resul
         // Without liberal windows TCP stays with the kernel.
         net.r.sysctl(LIBERAL, "0")?;
         router.wait_for(OUT_OF_WINDOW, 2 * SOON)?;
-        until("segments go past the kernel", &router, || {
+        until_seen(&router, "segments go past the kernel", || {
             let before = by_kernel(&net.r)?;
             tcp.exchange(10);
             Ok(by_kernel(&net.r)? >= before + 20)
@@ -175,7 +175,7 @@ fn packets_go_past(rules: &RuleSet, path: &str, load: impl FnOnce(&Net) -> Resul
 
 fn ipv6_goes_past(net: &Net, router: &Process) -> Result<()> {
     let udp = Datagrams::open(&net.a, &net.b, "[2001:db8:2::2]:9001".parse().unwrap())?;
-    until("packets of IPv6 go by the kernel", router, || {
+    until_seen(router, "packets of IPv6 go by the kernel", || {
         let before = net.r.kernel_counter("Ip6OutForwDatagrams")?;
         udp.exchange(20);
         Ok(net.r.kernel_counter("Ip6OutForwDatagrams")? < before + 3)

@@ -1,8 +1,8 @@
 //! Adopted ports and routes for some sources only: packets to their prefixes go as by the kernel alone,
 //! whatever the order in which routes came, and all others go past it.
 
-use crate::support::adopting::{Fan, until, with_gateways};
-use crate::support::{Running, SOON, artery_on};
+use crate::support::adopting::{Fan, with_gateways};
+use crate::support::{Running, SOON, artery_on, until};
 use artery_rig::{Process, Result};
 use std::net::{Ipv6Addr, UdpSocket};
 
@@ -37,7 +37,7 @@ fn send(net: &Fan, source: &str, destination: &str) -> Result<(usize, u64)> {
         }
     })?;
     let mut each = Vec::new();
-    until(|| {
+    until(SOON, || {
         each = net.received()?.iter().zip(&before).map(|(now, before)| now - before).collect::<Vec<_>>();
         Ok(each.iter().sum::<u64>() > 0)
     })?;
@@ -66,7 +66,7 @@ fn gateways(net: &Fan) -> Result<[[usize; 2]; 2]> {
 fn until_as_alone(net: &Fan, alone: [[usize; 2]; 2], is_fast: [bool; 2]) -> Result<()> {
     for ((to, row), is_fast) in DESTINATIONS.iter().zip(alone).zip(is_fast) {
         for (from, gateway) in SOURCES.iter().zip(row) {
-            until(|| {
+            until(SOON, || {
                 let (found, forwarded) = send(net, from, to)?;
                 Ok(found == gateway && (is_fast && forwarded == 0 || !is_fast && forwarded >= COUNT))
             })?;
@@ -95,7 +95,7 @@ fn sources_decide(net: &Fan, path: &str, order: [&str; 2]) -> Result<()> {
     until_as_alone(net, alone, [false, true])?;
     // The kernel reports routes for some sources apart from the others.
     net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
-    until(|| Ok(rereads(&adopted) == 1))?;
+    until(SOON, || Ok(rereads(&adopted) == 1))?;
     until_as_alone(net, alone, [false, true])?;
 
     route(net, "del", FROM)?;

@@ -1,9 +1,9 @@
 //! A kernel that forwards between two hosts, whose ports are to be adopted.
-use super::{Running, SOON};
+use super::{Running, SOON, until};
 use artery_rig::program::artery;
 use artery_rig::{Host, Result, Rig};
 use std::net::{IpAddr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Hosts `a` and `b` at either side of `r`, the kernel of which forwards.
 pub struct Net {
@@ -117,7 +117,7 @@ impl Fan {
             }
         })?;
         let mut each = Vec::new();
-        until(|| {
+        until(SOON, || {
             let now = self.received()?;
             each = now.iter().zip(&before).map(|(now, before)| now - before).collect();
             Ok(each.iter().sum::<u64>() >= flows.len() as u64)
@@ -159,16 +159,6 @@ pub fn prepare(net: &Net, path: &str) -> Result<()> {
     }
     let hosts = ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"];
     hosts.iter().try_for_each(|address| net.r.ping(address, 1).map(drop))
-}
-
-/// Waits until something holds.
-pub fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + SOON;
-    while !is_so()? {
-        assert!(Instant::now() < deadline, "not within {SOON:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
 }
 
 /// Packets that were forwarded from a port, by the report at the end.

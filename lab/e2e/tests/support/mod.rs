@@ -115,7 +115,7 @@ fn becomes_so(limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Resul
 
 /// The same; an error shows what a process has said so far.
 pub fn until_seen(process: &Process, what: &str, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    match becomes_so(SOON, is_so)? {
+    match becomes_so(2 * SOON, is_so)? {
         true => Ok(()),
         false => Err(RigError::NotSeen(process.failure(), what.to_string())),
     }
