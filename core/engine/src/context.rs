@@ -62,10 +62,14 @@ impl<'a> Context<'a> {
     pub fn send_or_discard(&mut self, output: usize, packet: Packet, reason: DropReason) {
         if output < self.outputs() { self.send(output, packet) } else { self.discard(packet, reason) }
     }
-    /// The packet if nothing is wrong with it; else it is discarded for the reason.
+    /// The packet as `edit` leaves it; where it can't be edited, it is discarded for the reason given.
     #[inline]
-    pub fn keep_or_discard(&mut self, packet: Packet, result: Result<(), DropReason>) -> Option<Packet> {
-        if let Err(reason) = result {
+    pub fn edit_or_discard(
+        &mut self,
+        mut packet: Packet,
+        edit: impl FnOnce(&mut Packet) -> Result<(), DropReason>,
+    ) -> Option<Packet> {
+        if let Err(reason) = edit(&mut packet) {
             self.discard(packet, reason);
             return None;
         }

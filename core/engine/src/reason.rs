@@ -1,4 +1,6 @@
 //! Why a packet's journey ended, other than by being sent.
+use artery_packet::{NoRoom, TooShort};
+use artery_wire::Malformed;
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal,)*) => {
@@ -20,6 +22,27 @@ macro_rules! reasons {
             }
         }
     };
+}
+
+impl From<TooShort> for DropReason {
+    fn from(_: TooShort) -> DropReason {
+        DropReason::TooShort
+    }
+}
+impl From<NoRoom> for DropReason {
+    fn from(_: NoRoom) -> DropReason {
+        DropReason::NoRoom
+    }
+}
+/// Why a packet without the header that should be there ends.
+impl From<Malformed> for DropReason {
+    fn from(malformed: Malformed) -> DropReason {
+        match malformed {
+            Malformed::Truncated => DropReason::TooShort,
+            Malformed::Checksum => DropReason::BadChecksum,
+            _ => DropReason::Malformed,
+        }
+    }
 }
 
 reasons! {

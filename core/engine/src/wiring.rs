@@ -131,14 +131,14 @@ impl<'a> Wiring<'a> {
             SignalKinds::None => {
                 let flow = self.plan.class(up).flow;
                 let inputs = self.plan.inputs(up).iter().enumerate();
-                let ways: Vec<usize> = inputs
+                let ports: Vec<usize> = inputs
                     .filter(|(i, pull)| **pull && flows_between(flow, *i, output))
                     .map(|(i, _)| i)
                     .collect();
-                if ways.is_empty() {
+                if ports.is_empty() {
                     found.push(SignalSource::Unknown);
                 }
-                ways.into_iter().for_each(|way| self.search_up(up, way, found, seen));
+                ports.into_iter().for_each(|port| self.search_up(up, port, found, seen));
             }
         }
     }
@@ -167,12 +167,12 @@ impl<'a> Wiring<'a> {
         }
         let flow = self.plan.class(down).flow;
         let outputs = self.plan.outputs(down).iter().enumerate();
-        let ways: Vec<usize> =
+        let ports: Vec<usize> =
             outputs.filter(|(o, pull)| !**pull && flows_between(flow, input, *o)).map(|(o, _)| o).collect();
-        if ways.is_empty() {
+        if ports.is_empty() {
             found.push(SignalSource::Unknown);
         }
-        ways.into_iter().for_each(|way| self.search_down(down, way, found, seen));
+        ports.into_iter().for_each(|port| self.search_down(down, port, found, seen));
     }
 
     /// The elements whose signal should wake the task of `node`: it pulls, or pushes, of its own accord, or

@@ -211,8 +211,8 @@ fn chain(pattern: &str, checker: &str, decrement: &str) -> String {
     let way_out = |(n, name): (usize, &str)| {
         format!("hop[{n}] -> d{n} :: {decrement} -> LinkHeader(ip, {name}) -> o{n}; d{n}[1] -> odd;\n")
     };
-    let ways: String = (0..PORTS).map(way_in).chain((0..).zip(["a", "b", "c"]).map(way_out)).collect();
-    format!("{ROUTER}hop :: LookupNextHop(ip); hop[3] -> odd;\n{ways}")
+    let ports: String = (0..PORTS).map(way_in).chain((0..).zip(["a", "b", "c"]).map(way_out)).collect();
+    format!("{ROUTER}hop :: LookupNextHop(ip); hop[3] -> odd;\n{ports}")
 }
 
 fn of<'a>(random: &mut Random, all: &[&'a str]) -> &'a str {

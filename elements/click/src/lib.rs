@@ -45,7 +45,7 @@ artery_common::element_groups! {
         route, routes, routing, slots, table_lookup
     )[
         check_transport_header::ICMP, check_transport_header::TCP, check_transport_header::UDP,
-        table_lookup::DIRECT, table_lookup::RADIX, table_lookup::RANGE
+        set_ip_dscp::IP6, table_lookup::DIRECT, table_lookup::RADIX, table_lookup::RANGE
     ]:
         anonymize_ip_addr, check_ip_header, check_ip_header2, dec_ip_ttl, erase_ip_payload, fix_ip_src,
         get_ip_address, icmp_error, icmp_ip_encap, icmp_ping_encap, icmp_ping_responder, icmp_ping_source,
@@ -57,7 +57,7 @@ artery_common::element_groups! {
 
     ip6:
         check_ip6_header, dec_ip6_hlim, get_ip6_address, ip6_mirror, ip6_print, lookup_ip6_route,
-        mark_ip6_header, set_ip6_address, set_ip6_dscp;
+        mark_ip6_header, set_ip6_address;
 
     rewrite(apply, classes, flows, pattern, rewriter, shared_flows)[
         classes::ADDRESS, classes::ADDRESS_PAIR, classes::ICMP_PING, classes::IP, classes::TCP, classes::UDP

@@ -39,15 +39,6 @@ pub fn needs_checksum(packet: &Packet, header_len: usize) -> bool {
     packet.has_offload() && offset.is_some_and(|offset| packet.needs_checksum_at(offset + header_len))
 }
 
-/// Why a packet without the header that should be there ends.
-pub fn drop_reason(malformed: Malformed) -> DropReason {
-    match malformed {
-        Malformed::Truncated => DropReason::TooShort,
-        Malformed::Checksum => DropReason::BadChecksum,
-        _ => DropReason::Malformed,
-    }
-}
-
 /// Sets where the IP header and the transport header start.
 #[inline]
 pub fn mark_header(packet: &mut Packet, offset: usize, header_len: usize) {
@@ -83,8 +74,8 @@ impl Fields {
     /// Adds a header before the packet's data, marks it, and sets the destination annotation.
     pub fn prepend_header(&self, packet: &mut Packet, id: u16) -> Result<(), DropReason> {
         let length = u16::try_from(packet.len() + Ipv4::<&[u8]>::MIN_LEN).map_err(|_| DropReason::TooLong)?;
-        let bytes = packet.prepend(Ipv4::<&[u8]>::MIN_LEN).map_err(|_| DropReason::NoRoom)?;
-        let mut header = Ipv4::init(bytes).map_err(drop_reason)?;
+        let bytes = packet.prepend(Ipv4::<&[u8]>::MIN_LEN)?;
+        let mut header = Ipv4::init(bytes)?;
         header.set_tos(self.tos);
         header.set_total_length(length);
         header.set_id(id);

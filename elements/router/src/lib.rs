@@ -8,6 +8,8 @@ pub mod forged {
     pub use crate::fpm::session::survive as fpm;
 }
 
+mod log_lines;
+
 artery_common::element_groups! {
     CLASSES;
 
@@ -24,7 +26,7 @@ artery_common::element_groups! {
         update
     ): fpm_server;
 
-    host_routes(follower, log_lines, wanted): host_routes;
+    host_routes(follower, wanted): host_routes;
 
     host_ports(interfaces, kernel_routes, kernel_table, shared, status, threads): host_ports;
 }

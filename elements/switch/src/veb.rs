@@ -428,7 +428,7 @@ impl Element for Veb {
     }
 
     fn push(&mut self, input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let Veb { shared, counts, filter, lookup: ways, .. } = self;
+        let Veb { shared, counts, filter, lookup, .. } = self;
         let (switch, turn, now) = (shared.switch(), cx.turn(), now(cx));
         let (all, vports) = (switch.view(turn).has_filter(), switch.view(turn).has_vports());
         let mut is_asked = all;
@@ -450,7 +450,7 @@ impl Element for Veb {
             now,
             needs_wake: false,
         };
-        batches.switch_batch(batch, ways, cx);
+        batches.switch_batch(batch, lookup, cx);
         if batches.needs_wake {
             self.send_outgoing(&Outgoing::new(), cx);
         }

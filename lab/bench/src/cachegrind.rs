@@ -114,10 +114,10 @@ pub fn each_packet(
     valgrind: &Path,
     caches: &Caches,
     packets: u64,
-    run: impl Fn(u64) -> Command,
+    run: impl Fn(u64) -> anyhow::Result<Command>,
 ) -> anyhow::Result<Count> {
     let (once, twice) =
-        (count(valgrind, caches, &run(packets))?, count(valgrind, caches, &run(2 * packets))?);
+        (count(valgrind, caches, &run(packets)?)?, count(valgrind, caches, &run(2 * packets)?)?);
     let each = |once: u64, twice: u64| (twice as f64 - once as f64) / packets as f64;
     Ok(Count {
         instructions: each(once[0], twice[0]),

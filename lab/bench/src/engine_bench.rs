@@ -108,7 +108,7 @@ fn source_text(chain: &str, packets: u64) -> String {
 fn nanos_per_packet(text: &str, packets: u64) -> anyhow::Result<f64> {
     let settings =
         RouterSettings { chatter: Sink::buffer(), output: Sink::buffer(), ..RouterSettings::default() };
-    let router = checked("bench", text, &[])?.build(settings)?;
+    let router = checked("bench", text)?.build(settings)?;
     let finished = router.start().wait().map_err(anyhow::Error::msg)?;
     Ok(finished.ran.as_nanos() as f64 / packets as f64)
 }

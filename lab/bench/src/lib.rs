@@ -7,6 +7,8 @@ pub mod adopt;
 pub mod apply;
 #[forbid(unsafe_code)]
 pub mod cachegrind;
+#[forbid(unsafe_code)]
+pub mod child;
 pub mod engine_bench;
 #[forbid(unsafe_code)]
 pub mod fib;

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use artery_bench::results::{Delivery, Manner};
-use artery_bench::{adopt, apply, engine_bench, fib, flows, forward, fpm, latency, refuse, soak, wire};
+use artery_bench::{
+    adopt, apply, child, engine_bench, fib, flows, forward, fpm, latency, refuse, soak, wire,
+};
 use artery_papers::{self as papers, Paper, Papers, click1999, freebsd2009, misses2008, veb2021};
 use artery_rig::{console, vm};
 use clap::{Parser, Subcommand};
@@ -59,7 +61,11 @@ enum Command {
     },
     /// Carry out one run of freebsd2009 and print its figures
     #[command(name = freebsd2009::SUBCOMMAND, hide = true)]
-    Freebsd2009Run(freebsd2009::Case),
+    Freebsd2009Run {
+        /// What is run
+        #[arg(value_parser = child::read::<freebsd2009::Case>)]
+        case: freebsd2009::Case,
+    },
     /// Send by two threads in turn, for who traces what they write
     #[command(name = freebsd2009::WRITES, hide = true)]
     Freebsd2009Writes {
@@ -88,7 +94,11 @@ enum Command {
     Fpm(fpm::Options),
     /// Run one router for forward, by orders on standard input
     #[command(name = forward::SUBCOMMAND, hide = true)]
-    ForwardRun(forward::Case),
+    ForwardRun {
+        /// What is run
+        #[arg(value_parser = child::read::<forward::Case>)]
+        case: forward::Case,
+    },
     /// Run every product for an hour under good and hostile traffic, reloads and links that come
     /// and go, as root
     Soak(soak::Options),
@@ -101,27 +111,26 @@ enum Command {
     #[command(name = wire::SUBCOMMAND, hide = true)]
     WirePart {
         /// The part that runs in this host
-        #[command(subcommand)]
+        #[arg(value_parser = child::read::<wire::Part>)]
         part: wire::Part,
     },
     /// Carry out one run of click1999 and print its figures
     #[command(name = click1999::SUBCOMMAND, hide = true)]
     Click1999Run {
-        /// The engine and its input
-        case: click1999::Case,
-        /// How many packets to forward
-        #[arg(long)]
-        packets: u64,
-        /// How many packets to forward at once
-        #[arg(long)]
-        burst: usize,
+        /// What is run
+        #[arg(value_parser = child::read::<click1999::Job>)]
+        job: click1999::Job,
     },
     /// Run a program whose calls of bpf(2) the kernel refuses
     #[command(name = refuse::SUBCOMMAND, hide = true)]
     RefuseBpf(refuse::Refused),
     /// Carry out one run of misses2008 and print its figures
     #[command(name = misses2008::SUBCOMMAND, hide = true)]
-    Misses2008Run(misses2008::Case),
+    Misses2008Run {
+        /// What is run
+        #[arg(value_parser = child::read::<misses2008::Case>)]
+        case: misses2008::Case,
+    },
 }
 
 /// What experiments were called before; the names still work.
@@ -180,17 +189,17 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Forward(options) => forward::run(&options),
         Command::Fpm(options) => fpm::run(&options),
         Command::Latency(options) => latency::run(&options),
-        Command::ForwardRun(case) => forward::serve(&case),
+        Command::ForwardRun { case } => forward::serve(&case),
         Command::Veb2021Part { part } => veb2021::run_part(&part),
-        Command::Freebsd2009Run(case) => freebsd2009::run_one(&case),
+        Command::Freebsd2009Run { case } => freebsd2009::run_one(&case),
         Command::Freebsd2009Writes { engine, whole } => freebsd2009::run_marked(engine, whole),
-        Command::Misses2008Run(case) => misses2008::run_one(&case),
+        Command::Misses2008Run { case } => misses2008::run_one(&case),
         Command::Papers(papers) => papers.run(),
         Command::Seeds(seeds) => seeds.run(),
         Command::Soak(options) => soak::run(&options),
         Command::Wire(options) => wire::run(&options),
         Command::WirePart { part } => wire::run_part(&part),
-        Command::Click1999Run { case, packets, burst } => click1999::run_one(case, packets, burst),
+        Command::Click1999Run { job } => click1999::run_one(&job),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

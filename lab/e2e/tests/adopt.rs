@@ -1,20 +1,17 @@
 //! `artery adopt` between two hosts whose router is the kernel: what it forwards, what it leaves to the
 //! kernel, and that it follows what changes.
 
-use crate::support::SOON;
-use crate::support::adopting::{Net, by_kernel, echoes, forwarded, on_the_net, until};
-use artery_rig::program::artery;
-use artery_rig::{Process, Result};
+use crate::support::adopting::{Net, by_kernel, echoes, forwarded, on_the_net};
+use crate::support::{Running, SOON, until};
+use artery_rig::Result;
 
 const FAR: [&str; 2] = ["10.0.2.2", "2001:db8:2::2"];
 
 /// Adopts both ports of `r` and waits until packets are forwarded.
-fn adopt(net: &Net, path: &str) -> Result<Process> {
-    let adopted = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]).spawn()?;
-    // Work on tables and programs, which others may hold up.
-    adopted.wait_for("forwarding", 6 * SOON)?;
+fn adopt(net: &Net, path: &str) -> Result<Running> {
+    let adopted = Running::adopt(net, path, &[])?;
     // The kernel has asked for both neighbors when this is answered.
-    FAR.iter().try_for_each(|far| until(|| Ok(net.a.ping(far, 1)?.received == 1)))?;
+    FAR.iter().try_for_each(|far| until(SOON, || Ok(net.a.ping(far, 1)?.received == 1)))?;
     Ok(adopted)
 }
 
@@ -31,7 +28,7 @@ fn hosts_reach_each_other(net: &Net, path: &str) -> Result<()> {
     let expired = net.a.command(["ping", "-c1", "-W2", "-t1", FAR[0]]).output()?;
     assert!(expired.stdout.contains("10.0.1.1") && expired.stdout.contains("exceeded"), "{}", expired.stdout);
     let too_big = net.r.mtu("eth1", 1400).and_then(|_| {
-        until(|| {
+        until(SOON, || {
             let big = net.a.command(["ping", "-c1", "-W1", "-Mdo", "-s1372", FAR[0]]).output()?;
             let big_enough = net.a.command(["ping", "-c1", "-W1", "-Mdo", "-s1373", FAR[0]]).output()?;
             let text = big_enough.stdout + &big_enough.stderr;
@@ -79,9 +76,7 @@ fn tcp_with_default_offloads_goes_by_the_graph_uncut() {
 #[test]
 fn tcp_with_default_offloads_goes_by_the_path_that_is_chosen() {
     on_the_net("adopt-tcp", |net| {
-        let mut adopted = net.r.command([artery()?]).args(["adopt", "eth0", "eth1"]).spawn()?;
-        // Work on tables and programs, which others may hold up.
-        adopted.wait_for("forwarding", 6 * SOON)?;
+        let mut adopted = Running::adopt_ports(&net.r, &["eth0", "eth1"])?;
         assert!(
             adopted.stderr_so_far().contains("eth0: by tc: frames from veth"),
             "{}",
@@ -110,7 +105,7 @@ fn routes_are_followed(net: &Net, path: &str) -> Result<()> {
     net.b.address("lo", "192.0.2.1/32")?;
     let mut adopted = adopt(net, path)?;
     let reaches = |expected: u32| {
-        until(|| Ok(u64::from(expected) == net.a.ping_with("192.0.2.1", 1, &["-W", "1"])?.received))
+        until(SOON, || Ok(u64::from(expected) == net.a.ping_with("192.0.2.1", 1, &["-W", "1"])?.received))
     };
     let route = |words: &str| net.r.run(["sh", "-c", &format!("ip route {words}")]).map(drop);
     reaches(0)?;
@@ -144,7 +139,7 @@ fn nothing_goes_around_a_filter_that_is_put_up_meanwhile() {
                 assert_eq!(pings.received, 0, "{path} {far}");
             }
             nft("delete table inet filter")?;
-            until(|| Ok(net.a.ping_with(FAR[0], 1, &["-W", "1"])?.received == 1))?;
+            until(SOON, || Ok(net.a.ping_with(FAR[0], 1, &["-W", "1"])?.received == 1))?;
             adopted.stop(SOON)?;
         }
         Ok(())
@@ -174,7 +169,7 @@ fn what_tc_sends_meets_what_is_set_up_where_it_leaves() {
         net.r.run(known)?;
         let mut adopted = adopt(net, "tc")?;
         let passes = |expected: u64| -> Result<()> {
-            until(|| Ok(net.a.ping_with(FAR[0], 1, &["-W", "1"])?.received == expected))?;
+            until(SOON, || Ok(net.a.ping_with(FAR[0], 1, &["-W", "1"])?.received == expected))?;
             let before = by_kernel(&net.r)?;
             assert_eq!(net.a.ping_with(FAR[0], 5, &[])?.received, 5 * expected);
             assert_eq!(by_kernel(&net.r)?, before, "the kernel gets no frames of the port");
@@ -214,9 +209,9 @@ fn sources_are_looked_at(net: &Net, path: &str) -> Result<()> {
         net.a.ping_with(FAR[0], pings, &["-I", FROM])?;
         Ok(echoes(&net.b)?[0] - before)
     };
-    let pass = || until(|| Ok(arrive(1)? == 1));
+    let pass = || until(SOON, || Ok(arrive(1)? == 1));
     let none_pass = |why: &str| -> Result<()> {
-        until(|| Ok(arrive(1)? == 0))?;
+        until(SOON, || Ok(arrive(1)? == 0))?;
         assert_eq!(arrive(20)?, 0, "{path}: {why}");
         Ok(())
     };
@@ -231,7 +226,7 @@ fn sources_are_looked_at(net: &Net, path: &str) -> Result<()> {
     for demanded in [1, 2] {
         demand(demanded)?;
         for source in ["10.0.1.2", FROM] {
-            until(|| {
+            until(SOON, || {
                 let before = by_kernel(&net.r)?;
                 let pings = net.a.ping_with(FAR[0], 10, &["-I", source])?;
                 Ok(pings.received == 10 && by_kernel(&net.r)? == before)

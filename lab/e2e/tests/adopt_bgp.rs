@@ -1,9 +1,9 @@
 //! Routing daemons and adopted ports: sessions and adjacencies stay up, and packets follow the routes that
 //! the daemons install in the kernel.
 
-use crate::support::SOON;
-use crate::support::adopting::{Fan, by_kernel, until, with_gateways};
+use crate::support::adopting::{Fan, by_kernel, with_gateways};
 use crate::support::daemons::Daemons;
+use crate::support::{SOON, until};
 use artery_rig::{Host, Result};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -169,7 +169,7 @@ fn next_hops(net: &Fan) -> Result<[usize; 2]> {
 /// Waits until all of these gateways get flows, none of the others does, and the kernel
 /// has nothing to forward.
 fn until_fast_by(net: &Fan, expected: [bool; 3]) -> Result<()> {
-    until(|| {
+    until(SOON, || {
         let before = by_kernel(&net.r)?;
         let each = net.send(&flows(600))?;
         let share = |goes| {
@@ -217,15 +217,15 @@ fn daemons_and_packets_agree(label: &str, is_bird: bool) {
         let _third = gateway_by_bird(three, 3, std::iter::empty())?;
         let mut adopted = net.adopt("tc")?;
         // What is sent before there are routes is lost.
-        until(|| Ok(next_hops(net)? == [3, 3]))?;
+        until(SOON, || Ok(next_hops(net)? == [3, 3]))?;
         until_fast_by(net, [true, true, true])?;
-        until(|| Ok(full_neighbors(&router, is_bird)? == 3))?;
+        until(SOON, || Ok(full_neighbors(&router, is_bird)? == 3))?;
         // The stream goes by the third gateway until there is a longer prefix than this.
         let route = |words: &str| shell(net, &format!("ip route {words}"));
         route("add 198.18.6.0/23 via 10.0.3.2")?;
         let by_bgp = moves(net, one, || first.birdc("enable moving").map(drop))?;
         first.birdc("disable moving")?;
-        until(|| Ok(net.r.run(["ip", "route", "show", MOVING])?.stdout.is_empty()))?;
+        until(SOON, || Ok(net.r.run(["ip", "route", "show", MOVING])?.stdout.is_empty()))?;
         let by_hand = moves(net, two, || route("add 198.18.7.0/25 via 10.0.2.2"))?;
         let back = moves(net, three, || route("replace 198.18.7.0/25 via 10.0.3.2"))?;
         eprintln!("{label}: packets follow BGP after {by_bgp:?}, ip route after {by_hand:?} and {back:?}");
@@ -292,7 +292,7 @@ fn a_feed_of_bird_comes_and_goes() {
             (0..1000).map(|number| (fed(number * (count / 1000)).1, 2000)).collect();
         until_fed(net, count, is_long)?;
         let known = start.elapsed();
-        until(|| {
+        until(SOON, || {
             let before = by_kernel(&net.r)?;
             net.send(&some)?;
             Ok(by_kernel(&net.r)? == before)
@@ -301,11 +301,11 @@ fn a_feed_of_bird_comes_and_goes() {
         // The routes to them are withdrawn again.
         peer.birdc("disable more")?;
         until_fed(net, 0, is_long)?;
-        until(|| {
+        until(SOON, || {
             let pings = net.a.ping_with(&some[500].0.to_string(), 1, &["-W", "1"])?;
             Ok(pings.received == 0 && pings.errors > 0)
         })?;
-        until(|| {
+        until(SOON, || {
             let before = by_kernel(&net.r)?;
             net.send(&flows(100))?;
             Ok(by_kernel(&net.r)? == before)

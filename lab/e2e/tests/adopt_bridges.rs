@@ -2,10 +2,10 @@
 //! what leaves by the bridge leaves by the member that its forwarding database names.
 //!
 //! Hosts are addresses of this test's own behind members, so that they can move, be silent, and stay.
-use crate::support::SOON;
-use crate::support::adopting::{by_kernel, forwarded, until};
+use crate::support::adopting::{by_kernel, forwarded};
+use crate::support::{Running, SOON, artery_on, until};
 use artery_rig::program::artery;
-use artery_rig::{Endpoint, Host, Process, Result, Rig};
+use artery_rig::{Endpoint, Host, Result, Rig};
 use artery_wire::EtherType;
 use artery_wire::build::{ether, ip4};
 use std::collections::BTreeSet;
@@ -56,16 +56,14 @@ impl Home {
         Ok(home)
     }
 
-    fn adopt(&self, path: &str, ports: &[&str]) -> Result<Process> {
-        let adopted = self.r.command([artery()?]).args(["adopt", "--path", path]).args(ports).spawn()?;
-        adopted.wait_for("forwarding\n", 6 * SOON)?;
-        Ok(adopted)
+    fn adopt(&self, path: &str, ports: &[&str]) -> Result<Running> {
+        Running::adopt_ports(&self.r, &[&["--path", path][..], ports].concat())
     }
 
     /// Has all neighbors and members known.
     fn warm_up(&self) -> Result<()> {
         for (host, far) in [(&self.a, "10.0.2.2"), (&self.c, "10.0.2.2"), (&self.a, "2001:db8:2::2")] {
-            until(|| Ok(host.ping(far, 1)?.received == 1))?;
+            until(SOON, || Ok(host.ping(far, 1)?.received == 1))?;
         }
         std::thread::sleep(Duration::from_millis(300));
         Ok(())
@@ -125,7 +123,7 @@ fn members_come_and_go_and_what_keeps_a_bridge_is_told() {
         home.r.run(["ip", "link", "set", "lan1", "nomaster"])?;
         std::thread::sleep(BARRIER);
         home.r.run(["ip", "link", "set", "lan1", "master", "br0"])?;
-        until(|| Ok(home.c.ping("10.0.2.2", 1)?.received == 1))?;
+        until(SOON, || Ok(home.c.ping("10.0.2.2", 1)?.received == 1))?;
         assert!(fast(&home.c)? >= 36, "{}", adopted.stderr_so_far());
 
         home.r.run([
@@ -143,7 +141,7 @@ fn members_come_and_go_and_what_keeps_a_bridge_is_told() {
         adopted.wait_for("bridge br0 learns no addresses", SOON)?;
         assert_eq!(fast(&home.c)?, 0);
         home.r.run(["ip", "link", "set", "br0", "type", "bridge", "ageing_time", "30000"])?;
-        until(|| Ok(home.c.ping("10.0.2.2", 1)?.received == 1))?;
+        until(SOON, || Ok(home.c.ping("10.0.2.2", 1)?.received == 1))?;
         assert!(fast(&home.c)? >= 36);
         adopted.stop(SOON).map(drop)
     });
@@ -157,7 +155,7 @@ fn a_dry_run_names_the_members_and_what_keeps_them() {
         home.warm_up()?;
         home.r.run(["bridge", "link", "set", "dev", "lan1", "state", "0"])?;
         let words = ["adopt", "--dry-run", "--for", "0", "br0", "eth2"];
-        let text = home.r.command([artery()?]).args(words).run()?.stdout;
+        let text = artery_on(&home.r, words)?.run()?.stdout;
         for line in [
             "a bridge, by its members: lan0, lan1",
             "adopted with br0, whose member it is",
@@ -183,7 +181,7 @@ struct Side {
     home: Home,
     ends: [Endpoint; 3],
     uplink: String,
-    adopted: Option<Process>,
+    adopted: Option<Running>,
     /// By host, the member that it is at.
     places: Vec<usize>,
     /// What has arrived: the end, the number of the datagram, and the whole frame.
@@ -197,18 +195,7 @@ impl Side {
         let home = Home::make(rig, prefix)?;
         home.r.run(["ip", "link", "set", "eth2", "address", "02:00:00:00:02:01"])?;
         set_neighbors(&home.r)?;
-        home.r.run([
-            "ip",
-            "neigh",
-            "replace",
-            "10.0.2.9",
-            "lladdr",
-            "02:00:00:00:bb:09",
-            "dev",
-            "eth2",
-            "nud",
-            "permanent",
-        ])?;
+        home.r.run("ip neigh replace 10.0.2.9 lladdr 02:00:00:00:bb:09 dev eth2 nud permanent".split(' '))?;
         let ends = [home.a.endpoint("eth0")?, home.c.endpoint("eth0")?, home.b.endpoint("eth0")?];
         let adopted = path.map(|path| home.adopt(path, &["br0", "eth2"])).transpose()?;
         let uplink = home.r.mac("eth2")?;
@@ -353,7 +340,7 @@ fn what_comes_out_is_the_same(rig: &Rig, path: &str) -> Result<()> {
             "round {round} by {path}, after {changes:?}\n{}\n{}\n{}",
             fdb(&sides[0])?,
             fdb(&sides[1])?,
-            sides[0].adopted.as_ref().map(Process::stderr_so_far).unwrap_or_default()
+            sides[0].adopted.as_ref().map(|adopted| adopted.stderr_so_far()).unwrap_or_default()
         );
         sides.iter_mut().for_each(|side| side.arrived.clear());
     }

@@ -59,15 +59,7 @@ impl Side {
         for host in HOSTS {
             for (at, network) in [(&net.a, 1), (&net.b, 2)] {
                 at.address("eth0", &format!("10.0.{network}.{host}/24"))?;
-                at.run([
-                    "ip",
-                    "address",
-                    "add",
-                    &format!("2001:db8:{network}::{host:x}/64"),
-                    "dev",
-                    "eth0",
-                    "nodad",
-                ])?;
+                at.run(format!("ip address add 2001:db8:{network}::{host:x}/64 dev eth0 nodad").split(' '))?;
             }
         }
         net.a.sysctl("net.ipv4.ping_group_range", "0 2147483647")?;

@@ -1,8 +1,8 @@
 //! `artery adopt --dry-run`: it prints one line for each thing that keeps traffic in the kernel, and changes
 //! nothing. The watch reports changes of these things.
 
-use crate::support::SOON;
 use crate::support::adopting::{Net, on_the_net};
+use crate::support::{Running, SOON, artery_on};
 use artery_adopt::blockers::{self, Blocker, BlockerWatch};
 use artery_rig::program::artery;
 use artery_rig::{Host, Result};
@@ -17,7 +17,7 @@ fn look(net: &Net) -> Result<Value> {
 
 /// The same with further options.
 fn look_by(net: &Net, options: &[&str]) -> Result<Value> {
-    let command = net.r.command([artery()?]).args(["adopt", "--dry-run", "--for", "0", "--json"]);
+    let command = artery_on(&net.r, ["adopt", "--dry-run", "--for", "0", "--json"])?;
     let output = command.args(options).run()?;
     assert_eq!(output.stderr, "");
     Ok(serde_json::from_str(&output.stdout).expect("it is JSON"))
@@ -322,9 +322,7 @@ fn programs_of_artery_are_named_as_such_beside_a_running_adopt() {
             ("tc", "eth0: 1 BPF program of Artery at TCX ingress"),
             ("xdp", "eth0 has an XDP program already, number"),
         ] {
-            let adopt = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]);
-            let mut running = adopt.spawn()?;
-            running.wait_for("forwarding", 6 * SOON)?;
+            let mut running = Running::adopt(net, path, &[])?;
             let kept = kept(net)?;
             let is_told = |[.., what]: &[String; 4]| what.starts_with(expected) && what.contains("of Artery");
             assert!(kept.iter().any(is_told), "{path}: {kept:?}");
@@ -371,7 +369,7 @@ fn nothing_is_touched_and_the_share_of_current_traffic_is_told() {
         assert_eq!(net.a.ping("10.0.2.2", 1)?.received, 1);
         let before = state(&net.r)?;
         let mut process =
-            net.r.command([artery()?]).args(["adopt", "--dry-run", "eth0", "eth1", "--for", "1s"]).spawn()?;
+            artery_on(&net.r, ["adopt", "--dry-run", "eth0", "eth1", "--for", "1s"])?.spawn()?;
         while process.is_running() {
             assert_eq!(net.a.ping("10.0.2.2", 1)?.received, 1);
         }
@@ -408,10 +406,10 @@ fn who_may_not_look_is_told_what_could_not_be_read() {
 #[test]
 fn wrong_ports_are_refused_with_those_that_there_are() {
     on_the_net("adopt-names", |net| {
-        let output = net.r.command([artery()?]).args(["adopt", "--dry-run", "eth7"]).output()?;
+        let output = artery_on(&net.r, ["adopt", "--dry-run", "eth7"])?.output()?;
         assert_eq!((output.code(), output.stdout.as_str()), (Some(1), ""));
         assert!(output.stderr.contains("eth7") && output.stderr.contains("eth1"), "{}", output.stderr);
-        let output = net.r.command([artery()?]).args(["adopt", "eth0", "lo"]).output()?;
+        let output = artery_on(&net.r, ["adopt", "eth0", "lo"])?.output()?;
         assert_eq!((output.code(), output.stdout.as_str()), (Some(1), ""));
         assert!(output.stderr.contains("the loopback forwards nothing"), "{}", output.stderr);
         Ok(())

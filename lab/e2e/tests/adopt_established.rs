@@ -1,11 +1,10 @@
 //! `artery adopt --established`: packets of connections that the kernel has established go past its rules,
 //! with the addresses that it translates to, and nothing else does.
 
-use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net};
-use crate::support::connections::{Connection, Datagrams, flush_connections, until, until_fast};
-use crate::support::{SOON, end, end_by};
-use artery_rig::program::artery;
-use artery_rig::{Process, Result};
+use crate::support::adopting::{Net, by_kernel, forwarded, on_the_net, prepare};
+use crate::support::connections::{Connection, Datagrams, flush_connections, until_fast};
+use crate::support::{Running, SOON, end, end_by, until_seen};
+use artery_rig::Result;
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -27,20 +26,10 @@ const GATEWAY: &str = "10.0.2.1";
 /// Messages there and back again.
 const ROUNDS: usize = 1500;
 
-fn adopt(net: &Net, path: &str, rules: &str) -> Result<Process> {
-    // What XDP sends on must be whole.
-    let is_whole = path != "tc";
-    for host in [&net.a, &net.b].into_iter().filter(|_| is_whole) {
-        host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
-    }
+fn adopt(net: &Net, path: &str, rules: &str) -> Result<Running> {
     net.r.run(["nft", rules])?;
-    for far in ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"] {
-        net.r.ping(far, 1)?;
-    }
-    let adopt = net.r.command([artery()?]).args(["adopt", "--established", "--path", path, "eth0", "eth1"]);
-    let router = adopt.spawn()?;
-    router.wait_for("forwarding\n", 6 * SOON)?;
-    Ok(router)
+    prepare(net, path)?;
+    Running::adopt(net, path, &["--established"])
 }
 
 fn entries(net: &Net) -> Result<String> {
@@ -82,11 +71,11 @@ fn established_connections_go_past_a_firewall(path: &str) {
         assert!(unasked, "a connection from outside");
         assert!(entries(net)?.contains("ESTABLISHED"), "{}", entries(net)?);
         drop(tcp);
-        until("the kernel sees the connection's end", &router, || {
+        until_seen(&router, "the kernel sees the connection's end", || {
             let entries = entries(net)?;
             Ok(!entries.lines().any(|line| line.contains("dport=8000") && line.contains("ESTABLISHED")))
         })?;
-        let output = end(router)?;
+        let output = end(router.process)?;
         let least = 3 * ROUNDS as u64;
         assert!(
             forwarded(&output.stdout, "eth0") > least && forwarded(&output.stdout, "eth1") > least,
@@ -128,18 +117,17 @@ fn what_comes_to_a_translated_port_goes_past_and_stops_when_rules_or_translation
         until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
         // Without its table the kernel translates nothing, and nothing may be translated past it.
         net.r.run(["nft", "delete table ip nat"])?;
-        until("the connection ends", &router, || {
+        until_seen(&router, "the connection ends", || {
             tcp.near.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
             let _ = tcp.far.write_all(b"x");
             Ok(tcp.near.read(&mut [0; 1]).is_err())
         })?;
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 
 /// A connection past rules that drop segments of connections that are not known.
-fn fast_connection(net: &Net) -> Result<(Process, Connection)> {
+fn fast_connection(net: &Net) -> Result<(Running, Connection)> {
     let router = adopt(net, "tc", STRICT)?;
     let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
     let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
@@ -161,8 +149,7 @@ fn a_connection_that_was_silent_for_longer_than_its_timeout_is_not_forwarded() {
         tcp.near.write_all(b"x").expect("it is sent");
         tcp.far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         assert!(tcp.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection has expired");
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 
@@ -183,10 +170,8 @@ fn existing_connection(net: &Net) -> Result<Connection> {
 fn connections_that_began_before_are_compared_each_second_if_the_operator_says_so() {
     on_the_net("adopt-established-existing", |net| {
         let mut old = existing_connection(net)?;
-        let words = ["adopt", "--established-existing", "--path", "tc", "eth0", "eth1"];
         net.r.sysctl("net.netfilter.nf_conntrack_tcp_be_liberal", "1")?;
-        let router = net.r.command([artery()?]).args(words).spawn()?;
-        router.wait_for("forwarding\n", 6 * SOON)?;
+        let router = Running::adopt(net, "tc", &["--established-existing"])?;
         until_fast(net, &router, &mut |rounds| old.exchange(rounds))?;
         // It goes on for longer than from one comparison to the next.
         for _ in 0..8 {
@@ -200,8 +185,7 @@ fn connections_that_began_before_are_compared_each_second_if_the_operator_says_s
         old.near.write_all(b"x").expect("it is sent");
         old.far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         assert!(old.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection was removed");
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 
@@ -216,8 +200,7 @@ fn connections_that_began_before_stay_with_the_kernel_which_has_no_events_of_the
         let outside: SocketAddr = "10.0.2.2:8001".parse().unwrap();
         let new = Connection::open(&net.a, &net.b, outside, outside)?;
         until_fast(net, &router, &mut |rounds| new.exchange(rounds))?;
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 
@@ -231,8 +214,7 @@ fn a_connection_that_is_taken_out_of_the_table_is_forwarded_no_more() {
         tcp.near.write_all(b"x").expect("it is sent");
         tcp.far.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         assert!(tcp.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection was removed");
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 
@@ -260,8 +242,7 @@ fn connections_go_to_the_kernel_while_their_ends_are_read_late_and_come_back() {
         assert!(removed.far.read(&mut [0; 1]).is_err(), "a segment passes whose connection was removed");
         router.wait_for("caught up with the ends of connections", 2 * SOON)?;
         until_fast(net, &router, &mut |rounds| kept.exchange(rounds))?;
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 
@@ -269,15 +250,13 @@ fn connections_go_to_the_kernel_while_their_ends_are_read_late_and_come_back() {
 fn connections_stay_with_the_kernel_if_the_operator_says_so() {
     on_the_net("adopt-established-none", |net| {
         net.r.run(["nft", FIREWALL])?;
-        let words = ["adopt", "--established=none", "--path", "tc", "eth0", "eth1"];
-        let router = net.r.command([artery()?]).args(words).spawn()?;
-        router.wait_for("forwarding\n", 6 * SOON)?;
+        let router = Running::adopt(net, "tc", &["--established=none"])?;
         let outside: SocketAddr = "10.0.2.2:8000".parse().unwrap();
         let tcp = Connection::open(&net.a, &net.b, outside, outside)?;
         let before = by_kernel(&net.r)?;
         tcp.exchange(50);
         assert!(by_kernel(&net.r)? >= before + 100);
-        assert_eq!(forwarded(&end(router)?.stdout, "eth0"), 0);
+        assert_eq!(forwarded(&end(router.process)?.stdout, "eth0"), 0);
         Ok(())
     });
 }
@@ -288,8 +267,7 @@ fn rules_that_come_are_followed(path: &str) {
             host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
         }
         net.r.sysctl("net.netfilter.nf_conntrack_tcp_be_liberal", "1")?;
-        let router = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]).spawn()?;
-        router.wait_for("forwarding\n", 6 * SOON)?;
+        let router = Running::adopt(net, path, &[])?;
         let open = |port: u16| {
             let outside = SocketAddr::new([10, 0, 2, 2].into(), port);
             Connection::open(&net.a, &net.b, outside, outside)
@@ -317,7 +295,7 @@ fn rules_that_come_are_followed(path: &str) {
         net.r.run(["nft", "flush ruleset"])?;
         let bare = open(8002)?;
         until_fast(net, &router, &mut |rounds| bare.exchange(rounds))?;
-        let output = end(router)?;
+        let output = end(router.process)?;
         assert!(output.stdout.contains("past rules, of established connections"), "{}", output.stdout);
         Ok(())
     });
@@ -336,35 +314,27 @@ fn rules_that_come_are_followed_by_xdp() {
 #[test]
 fn programs_know_of_connections_only_while_there_are_rules_and_no_packet_is_lost_between() {
     on_the_net("adopt-established-while", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let adopt = net.r.command([artery()?]).args(["adopt", "--path", "tc", "eth0", "eth1", "-u"]);
-        let router = adopt.arg(&socket).spawn()?;
-        router.wait_for("forwarding\n", 6 * SOON)?;
-        let looks_up = || {
-            let shown = net.r.command([artery()?]).args(["show", "adopt", "-u"]).arg(&socket).run()?;
-            Ok(shown.stdout.contains("past rules"))
-        };
+        let router = Running::adopt(net, "tc", &[])?;
+        let looks_up = || -> Result<bool> { Ok(router.say(&["show", "adopt"])?.contains("past rules")) };
         net.a.ping("10.0.2.2", 1)?;
         let stream = net.a.spawn(["ping", "-q", "-i", "0.01", "10.0.2.2"])?;
         assert!(!looks_up()?);
         for _ in 0..2 {
             net.r.run(["nft", FIREWALL])?;
-            until("connections are followed", &router, looks_up)?;
+            until_seen(&router, "connections are followed", looks_up)?;
             let outside: SocketAddr = "10.0.2.2:9000".parse().unwrap();
             let udp = Datagrams::open(&net.a, &net.b, outside)?;
             until_fast(net, &router, &mut |rounds| {
                 udp.exchange(rounds);
             })?;
             net.r.run(["nft", "flush ruleset"])?;
-            until("connections are followed no longer", &router, || Ok(!looks_up()?))?;
+            until_seen(&router, "connections are followed no longer", || Ok(!looks_up()?))?;
         }
         let pings = end_by(stream, Signal::INT)?.stdout;
         let line = pings.lines().find(|line| line.contains("transmitted")).unwrap_or_default();
         let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
         // The last one may be under way.
         assert!(numbers.len() >= 2 && numbers[0] <= numbers[1] + 1 && numbers[1] > 100, "{pings}");
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }

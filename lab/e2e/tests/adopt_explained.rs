@@ -2,12 +2,10 @@
 //! --adopt`.
 
 use crate::support::adopting::{Net, on_the_net};
-use crate::support::connections::{Connection, Datagrams, until, until_fast};
-use crate::support::{SOON, end};
-use artery_rig::program::artery;
-use artery_rig::{Process, Result};
+use crate::support::connections::{Connection, Datagrams, until_fast};
+use crate::support::{Running, end, until_seen};
+use artery_rig::Result;
 use std::net::SocketAddr;
-use std::path::Path;
 
 /// A gateway: `a` is inside, `b` is outside, and windows of TCP matter.
 const FIREWALL: &str = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
@@ -20,40 +18,26 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::new([10, 0, 2, 2].into(), port)
 }
 
-/// A router that forwards past rules as they allow, and answers at a socket.
-struct Adopted<'a> {
-    net: &'a Net,
-    router: Process,
-    socket: &'a Path,
+/// Adopts ports of a router that forwards past rules as they allow.
+fn adopt(net: &Net) -> Result<Running> {
+    net.r.run(["nft", FIREWALL])?;
+    for far in ["10.0.1.2", "10.0.2.2"] {
+        net.r.ping(far, 1)?;
+    }
+    Running::adopt(net, "tc", &[])
 }
 
-impl Adopted<'_> {
-    fn start<'a>(net: &'a Net, socket: &'a Path) -> Result<Adopted<'a>> {
-        net.r.run(["nft", FIREWALL])?;
-        for far in ["10.0.1.2", "10.0.2.2"] {
-            net.r.ping(far, 1)?;
-        }
-        let words = ["adopt", "--path", "tc", "eth0", "eth1", "-u"];
-        let router = net.r.command([artery()?]).args(words).arg(socket).spawn()?;
-        router.wait_for("forwarding\n", 6 * SOON)?;
-        Ok(Adopted { net, router, socket })
-    }
-
-    fn ask(&self, words: &[&str]) -> Result<String> {
-        let command = self.net.r.command([artery()?]).args(words.iter().copied());
-        Ok(command.arg("-u").arg(self.socket).run()?.stdout)
-    }
-
-    fn explain(&self, packet: &str, port: &str) -> Result<String> {
-        self.ask(&["explain", "--adopt", packet, "--in", port])
+impl Running {
+    fn explain_adopted(&self, packet: &str, port: &str) -> Result<String> {
+        self.say(&["explain", "--adopt", packet, "--in", port])
     }
 
     /// Exchanges packets until metrics have one of a reason.
     fn until_counted(&self, reason: &str, exchange: impl Fn()) -> Result<()> {
-        until(reason, &self.router, || {
+        until_seen(self, reason, || {
             exchange();
             let sample = format!("artery_adopt_kernel_packets_total{{port=\"eth0\",reason=\"{reason}\"}} ");
-            let metrics = self.ask(&["handler", "metrics"])?;
+            let metrics = self.handler(&["metrics"])?;
             let count = metrics.lines().find_map(|line| line.strip_prefix(&sample));
             Ok(count.expect("the reason is listed").parse::<u64>().expect("a count") > 0)
         })
@@ -68,33 +52,31 @@ fn has_step(explained: &str, start: &str, text: &str) -> bool {
 #[test]
 fn packets_and_connections_are_told_apart_by_what_keeps_them() {
     on_the_net("adopt-explained", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let adopted = Adopted::start(net, &socket)?;
+        let adopted = adopt(net)?;
         let tcp = Connection::open(&net.a, &net.b, at(8000), at(8000))?;
         let udp = Datagrams::open(&net.a, &net.b, at(9000))?;
         let exchange = || {
             udp.exchange(5);
         };
-        until_fast(net, &adopted.router, &mut |rounds| {
+        until_fast(net, &adopted, &mut |rounds| {
             udp.exchange(rounds);
         })?;
         adopted.until_counted("window", || tcp.exchange(5))?;
         net.r.run(["nft", "insert rule inet fw forward udp dport 9000 log"])?;
         adopted.until_counted("rule", exchange)?;
-        let metrics = adopted.ask(&["handler", "metrics"])?;
+        let metrics = adopted.handler(&["metrics"])?;
         for sample in ["{by=\"rules\"} 1", "{by=\"windows\"} 1", "{by=\"opening\"} 0"] {
             assert!(metrics.contains(&format!("artery_adopt_connections_kept{sample}\n")), "{metrics}");
         }
-        let shown = adopted.ask(&["show", "adopt"])?;
+        let shown = adopted.say(&["show", "adopt"])?;
         for start in ["kept: rules", "kept: windows", "rule ", "window ", "eth0 "] {
             assert!(shown.lines().any(|line| line.starts_with(start)), "{start} is not in {shown}");
         }
-        assert!(adopted.ask(&["show", "adopt", "--json"])?.contains("\"connections\""));
-        let top = adopted.ask(&["top", "--once"])?;
+        assert!(adopted.say(&["show", "adopt", "--json"])?.contains("\"connections\""));
+        let top = adopted.say(&["top", "--once"])?;
         assert!(top.contains("/s past rules (of established connections)"), "{top}");
         assert!(top.lines().any(|line| line.starts_with("kept: windows")), "{top}");
-        let report = end(adopted.router)?.stdout;
+        let report = end(adopted.process)?.stdout;
         assert!(report.contains("1 connections stay with the kernel: a rule stands in the way"), "{report}");
         Ok(())
     });
@@ -103,16 +85,14 @@ fn packets_and_connections_are_told_apart_by_what_keeps_them() {
 #[test]
 fn a_packet_is_explained_by_its_connection_the_route_and_the_rules() {
     on_the_net("adopt-explained", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let adopted = Adopted::start(net, &socket)?;
+        let adopted = adopt(net)?;
         let udp = Datagrams::open(&net.a, &net.b, at(9000))?;
-        until_fast(net, &adopted.router, &mut |rounds| {
+        until_fast(net, &adopted, &mut |rounds| {
             udp.exchange(rounds);
         })?;
         let near = udp.near.local_addr().expect("an address").port();
         let packet = format!("10.0.1.2:{near} > 10.0.2.2:9000 udp");
-        let said = adopted.explain(&packet, "eth0")?;
+        let said = adopted.explain_adopted(&packet, "eth0")?;
         assert!(has_step(&said, "  connection", "its original direction: forwarded past rules"), "{said}");
         assert!(has_step(&said, "  guard", "except established connections"), "{said}");
         assert!(has_step(&said, "  route", "to 10.0.2.2 by eth1"), "{said}");
@@ -121,42 +101,40 @@ fn a_packet_is_explained_by_its_connection_the_route_and_the_rules() {
         assert!(has_step(&said, "= verdict", "10.0.2.1"), "its new source: {said}");
         let outside6 = SocketAddr::new("2001:db8:2::2".parse().unwrap(), 9001);
         let udp6 = Datagrams::open(&net.a, &net.b, outside6)?;
-        until_fast(net, &adopted.router, &mut |rounds| {
+        until_fast(net, &adopted, &mut |rounds| {
             udp6.exchange(rounds);
         })?;
         let near = udp6.near.local_addr().expect("an address").port();
-        let said = adopted.explain(&format!("[2001:db8:1::2]:{near} > {outside6} udp"), "eth0")?;
+        let said = adopted.explain_adopted(&format!("[2001:db8:1::2]:{near} > {outside6} udp"), "eth0")?;
         assert!(has_step(&said, "  connection", "leaves as [2001:db8:2::1]:"), "{said}");
         assert!(has_step(&said, "= verdict", "IP6 2001:db8:2::1."), "its new source: {said}");
 
         net.r.run(["nft", "insert rule inet fw forward udp dport 9000 log"])?;
-        until("the rule is heard of", &adopted.router, || {
-            let said = adopted.explain(&packet, "eth0")?;
+        until_seen(&adopted, "the rule is heard of", || {
+            let said = adopted.explain_adopted(&packet, "eth0")?;
             Ok(has_step(&said, "x rule", "chain forward, rule ") && has_step(&said, "x rule", ": log"))
         })?;
         adopted.until_counted("rule", || {
             udp.exchange(2);
         })?;
-        let said = adopted.explain(&packet, "eth0")?;
+        let said = adopted.explain_adopted(&packet, "eth0")?;
         assert!(has_step(&said, "x connection", "a rule stands in the way"), "{said}");
         assert!(has_step(&said, "= verdict", "left to the kernel (rule)"), "{said}");
 
         // First packets: from inside they are let through, from outside they are not.
-        let said = adopted.explain("10.0.1.2:7 > 10.0.2.2:7 tcp", "eth0")?;
+        let said = adopted.explain_adopted("10.0.1.2:7 > 10.0.2.2:7 tcp", "eth0")?;
         assert!(has_step(&said, "x connection", "none is known"), "{said}");
         assert!(has_step(&said, "  rules", "nothing stands in the way of the first packet"), "{said}");
         assert!(has_step(&said, "= verdict", "left to the kernel (not-established)"), "{said}");
-        let said = adopted.explain("10.0.2.2:7 > 10.0.1.2:7 tcp", "eth1")?;
+        let said = adopted.explain_adopted("10.0.2.2:7 > 10.0.1.2:7 tcp", "eth1")?;
         assert!(has_step(&said, "x rule", "chain forward: its policy drops (shown by"), "{said}");
         // What does not depend on connections, and questions without an answer.
-        let said = adopted.explain("10.0.1.2:7 > 192.0.2.1:7 udp", "eth0")?;
+        let said = adopted.explain_adopted("10.0.1.2:7 > 192.0.2.1:7 udp", "eth0")?;
         assert!(has_step(&said, "x route", "unreachable"), "{said}");
-        let said = adopted.ask(&["explain", "--adopt", "--json", &packet, "--in", "eth0"])?;
+        let said = adopted.say(&["explain", "--adopt", "--json", &packet, "--in", "eth0"])?;
         assert!(said.contains("\"reason\": \"rule\""), "{said}");
-        let words = ["explain", "--adopt", "10.0.1.2:7 > 10.0.2.2:7 udp", "--in", "eth9", "-u"];
-        let unknown = net.r.command([artery()?]).args(words).arg(&socket).output()?;
+        let unknown = adopted.call(&["explain", "--adopt", "10.0.1.2:7 > 10.0.2.2:7 udp", "--in", "eth9"])?;
         assert!(unknown.stderr.contains("'eth9' is not adopted: packets come by eth0, eth1"), "{unknown:?}");
-        end(adopted.router)?;
-        Ok(())
+        adopted.end()
     });
 }

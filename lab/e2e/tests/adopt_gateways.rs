@@ -1,8 +1,8 @@
 //! Adopted ports before several gateways: flows are balanced as the routes say, and gateways that die, change
 //! their address or lose their link are noticed as the kernel would alone.
 
-use crate::support::SOON;
-use crate::support::adopting::{Fan, by_kernel, forwarded, until, with_gateways};
+use crate::support::adopting::{Fan, by_kernel, forwarded, with_gateways};
+use crate::support::{SOON, until};
 use artery_rig::{Process, Result, RigError, Skip};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn shell(net: &Fan, commands: &str) -> Result<()> {
 /// Waits until the kernel has nothing to forward of some flows, whose last run is given by gateways.
 fn until_fast(net: &Fan, flows: &[(IpAddr, u16)]) -> Result<Vec<u64>> {
     let mut each = Vec::new();
-    until(|| {
+    until(SOON, || {
         let before = by_kernel(&net.r)?;
         each = net.send(flows)?;
         Ok(by_kernel(&net.r)? == before)
@@ -66,7 +66,7 @@ fn flows_are_balanced(path: &str) {
         is_balanced(&each, &[1, 1, 1], "by addresses");
         assert_eq!(net.send(&addresses)?, each, "flows keep their gateways");
         balance(net, &[1, 1, 2])?;
-        until(|| Ok(net.send(&addresses)? != each))?;
+        until(SOON, || Ok(net.send(&addresses)? != each))?;
         is_balanced(&until_fast(net, &addresses)?, &[1, 1, 2], "by weights");
         // Flows between the same addresses stay together until the kernel hashes ports too.
         let ports = by_port(1500);
@@ -74,7 +74,7 @@ fn flows_are_balanced(path: &str) {
         net.r.sysctl("net.ipv4.fib_multipath_hash_policy", "1")?;
         net.r.sysctl("net.ipv6.fib_multipath_hash_policy", "1")?;
         balance(net, &[1, 1, 1])?;
-        until(|| Ok(net.send(&ports)?.iter().all(|count| *count > 800)))?;
+        until(SOON, || Ok(net.send(&ports)?.iter().all(|count| *count > 800)))?;
         is_balanced(&until_fast(net, &ports)?, &[1, 1, 1], "by ports");
         let report = adopted.stop(SOON)?.stdout;
         assert!(forwarded(&report, "eth0") > 9000, "{report}");
@@ -101,7 +101,7 @@ fn flows_go_by_the_gateways_that_are_left_when_links_fail() {
         let mut adopted = net.adopt("tc")?;
         let flows = by_address(300);
         let goes_by = |expected: [bool; 3]| {
-            until(|| {
+            until(SOON, || {
                 let each = net.send(&flows)?;
                 Ok(each.iter().zip(expected).all(|(count, goes)| (*count > 0) == goes))
             })?;
@@ -160,7 +160,7 @@ fn with_a_stream(label: &str, body: impl Fn(&Fan, &Process) -> Result<()>) {
 
 /// Waits until what the router forwards are pings of the stream, and none of them by its kernel.
 fn until_the_stream_is_fast(net: &Fan) -> Result<()> {
-    until(|| {
+    until(SOON, || {
         let [kernel, sent] = [by_kernel(&net.r)?, net.r.counters("eth1")?.tx_packets];
         std::thread::sleep(Duration::from_millis(300));
         Ok(net.r.counters("eth1")?.tx_packets > sent && by_kernel(&net.r)? == kernel)
@@ -242,14 +242,14 @@ fn the_link_address_of_a_gateway_is_followed() {
         net.gateways[0].set_mac("eth0", "02:00:00:00:99:01")?;
         let start = Instant::now();
         let answers = || Ok(net.a.ping_with("198.18.0.1", 1, &["-W", "1"])?.received == 1);
-        until(answers)?;
+        until(SOON, answers)?;
         eprintln!("silently moved: answers after {:?}", start.elapsed());
         until_the_stream_is_fast(net)?;
         // The host announces it to all, as one that takes over an address does.
         net.gateways[0].sysctl("net.ipv4.conf.eth0.arp_notify", "1")?;
         let start = Instant::now();
         net.gateways[0].set_mac("eth0", "02:00:00:00:99:02")?;
-        until(answers)?;
+        until(SOON, answers)?;
         eprintln!("moved and announced: answers after {:?}", start.elapsed());
         until_the_stream_is_fast(net)?;
         adopted.stop(SOON)?;
@@ -275,7 +275,7 @@ fn vlans_of_adopted_ports_are_forwarded_between() {
         net.a.address("eth0.7", "10.7.0.2/24")?;
         net.a.run(["ip", "route", "replace", "default", "via", "10.7.0.1"])?;
         let mut adopted = net.adopt("tc")?;
-        until(|| {
+        until(SOON, || {
             let before = by_kernel(&net.r)?;
             let pings = net.a.ping_with("198.18.0.1", 5, &["-i", "0.01", "-W", "1"])?;
             Ok(pings.received == 5 && by_kernel(&net.r)? == before)

@@ -1,8 +1,8 @@
 //! Adopted ports change hands while packets pass: only a few may be lost, with any
 //! forwarder before and after.
 
-use crate::support::SOON;
-use crate::support::adopting::{Net, by_kernel, on_the_net, until};
+use crate::support::adopting::{Net, by_kernel, on_the_net};
+use crate::support::{SOON, until};
 use artery_rig::program::artery;
 use artery_rig::{Host, Process, Result, Signal};
 use std::net::UdpSocket;
@@ -87,7 +87,7 @@ fn adopt(net: &Net, path: &str) -> Result<Process> {
 
 /// Waits until packets pass that the kernel does not forward.
 fn until_fast(net: &Net) -> Result<()> {
-    until(|| {
+    until(SOON, || {
         let before = [by_kernel(&net.r)?, net.r.counters("eth1")?.tx_packets];
         std::thread::sleep(Duration::from_millis(200));
         Ok(by_kernel(&net.r)? == before[0] && net.r.counters("eth1")?.tx_packets > before[1] + 50)

@@ -2,11 +2,9 @@
 //! does, byte by byte, and leaves them to the kernel where the driver of the other port does not send them.
 
 use crate::support::adopting::{Net, by_kernel, on_the_net};
-use crate::support::{SOON, until};
-use artery_rig::program::artery;
-use artery_rig::{Frame, Host, Process, Result, RigError, Skip};
+use crate::support::{Running, SOON, spawn, until};
+use artery_rig::{Frame, Host, Result, RigError, Skip};
 use std::net::UdpSocket;
-use std::path::Path;
 use std::time::Duration;
 
 const MTU: u32 = 9000;
@@ -54,18 +52,6 @@ fn add_vlan(net: &Net) -> Result<bool> {
         &format!("ip -6 route {words} && ip -6 rule add from 2001:db8:10::2 table 10"),
     ])?;
     Ok(true)
-}
-
-fn adopt(net: &Net, socket: &Path, ports: &[&str]) -> Result<Process> {
-    let adopted = net.r.command([artery()?]).args(["adopt", "--path", "xdp", "-u"]).arg(socket).args(ports);
-    let adopted = adopted.spawn()?;
-    adopted.wait_for("forwarding", 6 * SOON)?;
-    Ok(adopted)
-}
-
-fn state(net: &Net, socket: &Path) -> Result<serde_json::Value> {
-    let state = net.r.command([artery()?]).args(["handler", "-u"]).arg(socket).arg("state").run()?.stdout;
-    Ok(serde_json::from_str(&state).expect("JSON"))
 }
 
 /// Sends a packet of each size and returns the frames that arrive.
@@ -121,21 +107,19 @@ fn long_packets_are_forwarded_by_xdp_as_the_kernel_forwards_them() {
         know_neighbors()?;
         let by_the_kernel = flows.iter().map(carry).collect::<Result<Vec<_>>>()?;
 
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted = adopt(net, &socket, &["eth0", "eth1"])?;
+        let mut adopted = Running::adopt(net, "xdp", &[])?;
         if adopted.stderr_so_far().contains("multi-buffer frames that leave there stay") {
             return Err(Skip::KernelLacks("multi-buffer frames of veth".into()).into());
         }
         know_neighbors()?;
-        let (before, kernel) = (state(net, &socket)?, by_kernel(&net.r)?);
+        let (before, kernel) = (adopted.state()?, by_kernel(&net.r)?);
         for (flow, expected) in flows.iter().zip(&by_the_kernel) {
             let (source, destination) = (flow.source, flow.destination);
             for (frame, expected) in carry(flow)?.iter().zip(expected) {
                 assert!(frame == expected, "{source} to {destination}: {frame:02x?} is not {expected:02x?}");
             }
         }
-        let after = state(net, &socket)?;
+        let after = adopted.state()?;
         assert_eq!(by_kernel(&net.r)?, kernel, "none was the kernel's: {after}");
         let count = |state: &serde_json::Value, name: &str| -> u64 {
             let ports = state["ports"].as_array().expect("ports");
@@ -152,7 +136,7 @@ fn long_packets_are_forwarded_by_xdp_as_the_kernel_forwards_them() {
         // What is longer than the MTU where it leaves is answered by the kernel.
         net.r.mtu(if has_vlan { "eth1.10" } else { "eth1" }, 5000)?;
         let kept = |reasons: &[&str]| -> Result<u64> {
-            let counts = state(net, &socket)?["ports"][0]["kernel"].clone();
+            let counts = adopted.state()?["ports"][0]["kernel"].clone();
             Ok(reasons.iter().map(|reason| counts[reason].as_u64().expect("a number")).sum())
         };
         for (number, (_, far)) in (1..).zip(&pairs[pairs.len() - 2..]) {
@@ -176,18 +160,12 @@ fn long_packets_are_forwarded_by_xdp_as_the_kernel_forwards_them() {
 fn long_packets_for_a_port_that_does_not_send_multi_buffer_frames_are_left_to_the_kernel() {
     on_the_net("adopt-short-port", |net| {
         lengthen(net)?;
-        let mut host = net
-            .r
-            .command([artery()?])
-            .args(["run", "-e", "FromHost(tap0, 10.0.9.1/24) -> Discard;"])
-            .spawn()?;
+        let mut host = spawn(&net.r, "FromHost(tap0, 10.0.9.1/24) -> Discard;", &[])?;
         until(SOON, || Ok(net.r.interfaces()?.contains(&"tap0".to_owned())))?;
         net.r.mtu("tap0", MTU)?.up("tap0")?;
         let known = ["ip", "neighbor", "replace", "10.0.9.2", "lladdr", "02:00:00:00:09:02", "dev", "tap0"];
         net.r.run(known)?;
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted = adopt(net, &socket, &["eth0", "eth1", "tap0"])?;
+        let mut adopted = Running::adopt(net, "xdp", &["tap0"])?;
         adopted.wait_for("tap0: multi-buffer frames that leave there stay with the kernel", SOON)?;
         assert!(!adopted.stderr_so_far().contains("eth1: multi-buffer"), "{}", adopted.stderr_so_far());
         let capture = net.r.capture_with("tap0", &["-Q", "out", "udp"])?;
@@ -202,11 +180,11 @@ fn long_packets_for_a_port_that_does_not_send_multi_buffer_frames_are_left_to_th
         let frames = capture.wait_for(20, SOON)?;
         assert!(frames.iter().all(|frame| frame.length == 14 + 28 + 8000), "they are whole");
         assert_eq!(by_kernel(&net.r)? - before, 20);
-        let now = state(net, &socket)?;
+        let now = adopted.state()?;
         let kept = |port: usize| now["ports"][port]["keeps_multi_buffer"].as_bool();
         assert_eq!([kept(0), kept(1), kept(2)], [Some(false), Some(false), Some(true)], "{now}");
         assert_eq!(now["ports"][0]["kernel"]["multi-buffer"].as_u64(), Some(20), "{now}");
-        let top = net.r.command([artery()?]).args(["top", "--once", "-u"]).arg(&socket).run()?.stdout;
+        let top = adopted.say(&["top", "--once"])?;
         assert!(top.contains("tap0: multi-buffer frames that leave there stay"), "{top}");
         adopted.stop(SOON)?;
         host.stop(SOON).map(drop)

@@ -2,32 +2,28 @@
 //! service manager, and rights.
 
 use crate::support::adopting::{Net, on_the_net};
-use crate::support::until;
+use crate::support::service_manager::ServiceManager;
+use crate::support::{Running, artery_on, until};
 use artery_rig::program::artery;
 use artery_rig::{Process, Result};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Loading programs takes seconds of its own where all else on the machine is busy, too.
 const SOON: Duration = Duration::from_secs(60);
+/// A chain that keeps all IPv4 packets with the kernel.
+const DROP: &str = "add table ip f; add chain ip f c { type filter hook forward priority 0; policy drop; }";
 
-/// Adopts both ports of `r` by tc, with a control socket and more options.
-fn adopt(net: &Net, socket: &Path, options: &[&str]) -> Result<Process> {
-    adopt_by("tc", net, socket, options)
+/// Adopts both ports of `r` by tc, with more options, and has the neighbors known.
+fn adopt(net: &Net, options: &[&str]) -> Result<Running> {
+    adopt_by("tc", net, options)
 }
 
-fn adopt_by(path: &str, net: &Net, socket: &Path, options: &[&str]) -> Result<Process> {
-    let words = ["adopt", "--path", path, "eth0", "eth1", "-u"];
-    let adopted = net.r.command([artery()?]).args(words).arg(socket).args(options).spawn()?;
-    adopted.wait_for("forwarding", SOON)?;
+fn adopt_by(path: &str, net: &Net, options: &[&str]) -> Result<Running> {
+    let adopted = Running::adopt(net, path, options)?;
     net.a.ping_with("10.0.2.2", 5, &["-i", "0.01"])?;
     Ok(adopted)
-}
-
-fn ask(net: &Net, socket: &Path, handler: &str) -> Result<String> {
-    Ok(net.r.command([artery()?]).args(["handler", "-u"]).arg(socket).arg(handler).run()?.stdout)
 }
 
 /// The answer to a request for metrics.
@@ -48,9 +44,9 @@ fn value(metrics: &str, sample: &str) -> f64 {
 fn metrics_tell_what_goes_past_the_kernel_and_what_does_not() {
     on_the_net("adopt-metrics", |net| {
         let folder = tempfile::tempdir().expect("a folder");
-        let (socket, metrics) = (folder.path().join("control"), folder.path().join("metrics"));
+        let metrics = folder.path().join("metrics");
         let at = format!("unix:{}", metrics.display());
-        let mut adopted = adopt(net, &socket, &["--metrics", &at, "--metrics", "127.0.0.1:9470"])?;
+        let mut adopted = adopt(net, &["--metrics", &at, "--metrics", "127.0.0.1:9470"])?;
         net.r.up("lo")?;
         let now = || get(UnixStream::connect(&metrics).expect("a socket"));
         let received = "artery_adopt_received_packets_total{port=\"eth0\",path=\"tc\"}";
@@ -67,10 +63,7 @@ fn metrics_tell_what_goes_past_the_kernel_and_what_does_not() {
         // The page shows a filter, and that nothing is forwarded by then.
         let open = "artery_adopt_accelerated{port=\"eth0\",family=\"ipv4\",direction=\"in\"}";
         assert_eq!(value(&now(), open), 1.0);
-        net.r.run([
-            "nft",
-            "add table ip f; add chain ip f c { type filter hook forward priority 0; policy drop; }",
-        ])?;
+        net.r.run(["nft", DROP])?;
         until(SOON, || Ok(value(&now(), open) == 0.0))?;
         let guards = "artery_adopt_guards{kind=\"nftables\",port=\"all\",family=\"ipv4\",direction=\"both\"}";
         assert_eq!(value(&now(), guards), 1.0);
@@ -78,7 +71,7 @@ fn metrics_tell_what_goes_past_the_kernel_and_what_does_not() {
         let by_tcp = net.r.enter(|| get(TcpStream::connect("127.0.0.1:9470").expect("a port")))?;
         assert!(by_tcp.contains(received), "{by_tcp}");
         adopted.stop(SOON)?;
-        assert!(!metrics.exists() && !socket.exists(), "sockets go with the program");
+        assert!(!metrics.exists() && !adopted.socket.exists(), "sockets go with the program");
         Ok(())
     });
 }
@@ -86,24 +79,20 @@ fn metrics_tell_what_goes_past_the_kernel_and_what_does_not() {
 #[test]
 fn the_control_socket_tells_its_state_and_reads_everything_again() {
     on_the_net("adopt-control", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted = adopt(net, &socket, &[])?;
-        let state: serde_json::Value = serde_json::from_str(&ask(net, &socket, "state")?).expect("JSON");
+        let mut adopted = adopt(net, &[])?;
+        let state = adopted.state()?;
         assert_eq!(state["schema_version"], 1);
         assert_eq!(
             (&state["ports"][0]["name"], &state["ports"][1]["name"]),
             (&"eth0".into(), &"eth1".into())
         );
         assert!(state["ports"][0]["received"].as_u64() >= Some(4), "{state}");
-        assert!(ask(net, &socket, "handlers")?.contains("metrics\tr"));
-        assert!(ask(net, &socket, "report")?.starts_with("eth0: "));
-        let looks = |text: &str| {
-            serde_json::from_str::<serde_json::Value>(text).expect("JSON")["tables"]["looks"].as_u64()
-        };
-        let before = looks(&ask(net, &socket, "state")?);
+        assert!(adopted.handler(&["handlers"])?.contains("metrics\tr"));
+        assert!(adopted.handler(&["report"])?.starts_with("eth0: "));
+        let looks = || -> Result<Option<u64>> { Ok(adopted.state()?["tables"]["looks"].as_u64()) };
+        let before = looks()?;
         net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
-        until(SOON, || Ok(looks(&ask(net, &socket, "state")?) > before))?;
+        until(SOON, || Ok(looks()? > before))?;
         adopted.stop(SOON)?;
         Ok(())
     });
@@ -113,17 +102,11 @@ fn the_control_socket_tells_its_state_and_reads_everything_again() {
 #[test]
 fn programs_forward_while_a_large_table_is_read_again() {
     on_the_net("adopt-reread", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (socket, batch) = (folder.path().join("control"), folder.path().join("routes"));
         let route = |n: u32| format!("route add 100.{}.{}.0/24 via 10.0.2.2\n", n >> 8, n & 255);
-        std::fs::write(&batch, (0..60_000).map(route).collect::<String>()).expect("a file");
-        net.r.command(["ip", "-batch"]).arg(&batch).run()?;
-        let mut adopted = adopt(net, &socket, &[])?;
-        let state = || -> Result<serde_json::Value> {
-            Ok(serde_json::from_str(&ask(net, &socket, "state")?).expect("JSON"))
-        };
-        assert!(state()?["tables"]["ipv4_prefixes"].as_u64() >= Some(60_000));
-        let looks = || -> Result<Option<u64>> { Ok(state()?["tables"]["looks"].as_u64()) };
+        net.r.command(["ip", "-batch", "-"]).input((0..60_000).map(route).collect::<String>()).run()?;
+        let mut adopted = adopt(net, &[])?;
+        assert!(adopted.state()?["tables"]["ipv4_prefixes"].as_u64() >= Some(60_000));
+        let looks = || -> Result<Option<u64>> { Ok(adopted.state()?["tables"]["looks"].as_u64()) };
         let mut pings = net.a.spawn(["ping", "-q", "-i", "0.002", "10.0.2.2"])?;
         for _ in 0..3 {
             let before = looks()?;
@@ -131,7 +114,7 @@ fn programs_forward_while_a_large_table_is_read_again() {
             until(3 * SOON, || Ok(looks()? > before))?;
         }
         pings.stop(SOON)?;
-        let after = state()?;
+        let after = adopted.state()?;
         for port in 0..2 {
             assert_eq!(after["ports"][port]["kernel"]["stale"], 0, "{after}");
         }
@@ -140,19 +123,12 @@ fn programs_forward_while_a_large_table_is_read_again() {
     });
 }
 
-/// The words of an `artery` command that asks a program at `socket`.
-fn artery_at(net: &Net, words: &[&str], socket: &Path) -> Result<artery_rig::Command> {
-    Ok(net.r.command([artery()?]).args(words).arg("-u").arg(socket))
-}
-
 #[test]
 fn top_shows_rates_and_what_is_left_to_the_kernel() {
     on_the_net("adopt-top", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted = adopt(net, &socket, &[])?;
+        let mut adopted = adopt(net, &[])?;
         let mut pings = net.a.spawn(["ping", "-i", "0.01", "10.0.2.2"])?;
-        let top = artery_at(net, &["top", "--once"], &socket)?.run()?.stdout;
+        let top = adopted.say(&["top", "--once"])?;
         pings.stop(SOON)?;
         assert!(top.contains("forwarded past the kernel, 0/s by it: 100.0 % accelerated"), "{top}");
         let port = top.lines().find(|line| line.starts_with("eth0 ")).expect("a line of eth0");
@@ -161,7 +137,7 @@ fn top_shows_rates_and_what_is_left_to_the_kernel() {
         assert!(words[4].parse::<u32>().is_ok_and(|rate| rate > 5), "{top}");
         assert!(top.contains("Nothing keeps traffic between these ports"), "{top}");
         adopted.stop(SOON)?;
-        let gone = artery_at(net, &["top", "--once"], &socket)?.output()?;
+        let gone = adopted.call(&["top", "--once"])?;
         assert!(gone.stderr.contains("can't reach"), "{}", gone.stderr);
         Ok(())
     });
@@ -171,9 +147,7 @@ fn top_shows_rates_and_what_is_left_to_the_kernel() {
 #[test]
 fn the_counters_of_interfaces_hold_what_goes_past_the_kernel_by_tc() {
     on_the_net("adopt-interface-counters", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted = adopt(net, &socket, &[])?;
+        let mut adopted = adopt(net, &[])?;
         let before = [net.r.counters("eth0")?, net.r.counters("eth1")?];
         assert_eq!(net.a.ping_with("10.0.2.2", 100, &["-i", "0.005"])?.received, 100);
         let after = [net.r.counters("eth0")?, net.r.counters("eth1")?];
@@ -190,12 +164,11 @@ fn the_counters_of_interfaces_hold_what_goes_past_the_kernel_by_tc() {
 #[test]
 fn tcpdump_reads_what_was_captured_and_plain_programs_forward_again() {
     on_the_net("adopt-capture", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (socket, file) = (folder.path().join("control"), folder.path().join("frames.pcapng"));
-        let mut adopted = adopt(net, &socket, &[])?;
-        let words = ["capture", "--count", "20", "--timeout", "30", "-w"];
+        let mut adopted = adopt(net, &[])?;
+        let file = adopted.folder.path().join("frames.pcapng");
         let name = file.to_str().expect("a name");
-        let mut capture = artery_at(net, &[&words[..], &[name]].concat(), &socket)?.spawn()?;
+        let words = ["capture", "--count", "20", "--timeout", "30", "-w", name];
+        let mut capture = adopted.command(&words)?.spawn()?;
         capture.wait_for("capturing", SOON)?;
         assert_eq!(net.a.ping_with("10.0.2.2", 30, &["-i", "0.01"])?.received, 30);
         let captured = capture.wait(SOON)?;
@@ -210,7 +183,7 @@ fn tcpdump_reads_what_was_captured_and_plain_programs_forward_again() {
 
         // Those that stay with the kernel are shown with the reason, if wanted.
         let words = ["capture", "--all", "--ports", "eth0", "--timeout", "30"];
-        let mut capture = artery_at(net, &words, &socket)?.spawn()?;
+        let mut capture = adopted.command(&words)?.spawn()?;
         let mut pings = net.a.spawn(["ping", "-i", "0.1", "10.0.1.1"])?;
         capture.wait_for("left to the kernel: kernel-route", SOON)?;
         pings.stop(SOON)?;
@@ -261,10 +234,7 @@ fn who_may_not_use_programs_is_refused_in_a_line() {
             assert!(!output.stderr.contains("forwarding"), "{words:?}: {}", output.stderr);
         }
         // Nothing is left behind that would keep it from starting.
-        let words = ["adopt", "eth0", "eth1", "-u"];
-        let mut adopted = net.r.command([artery()?]).args(words).arg(&socket).spawn()?;
-        adopted.wait_for("forwarding", SOON)?;
-        adopted.stop(SOON).map(drop)
+        Running::adopt_ports(&net.r, &["eth0", "eth1"])?.end()
     });
 }
 
@@ -290,43 +260,24 @@ fn the_units_for_systemd_are_sound() {
     assert!(found.status.success() && !said.contains("artery"), "{said}");
 }
 
-/// Reads the messages to the service manager until a line of one begins so.
-fn told(manager: &std::os::unix::net::UnixDatagram, wanted: &str) -> String {
-    let deadline = Instant::now() + SOON;
-    loop {
-        assert!(Instant::now() < deadline, "{wanted} was not sent within {SOON:?}");
-        let mut text = [0; 1024];
-        let Ok(length) = manager.recv(&mut text) else { continue };
-        let text = String::from_utf8_lossy(&text[..length]).into_owned();
-        if text.starts_with(wanted) {
-            return text;
-        }
-    }
-}
-
 #[test]
 fn a_service_manager_is_told_and_the_log_is_lines_of_json() {
     on_the_net("adopt-service", |net| {
         let folder = tempfile::tempdir().expect("a folder");
-        let (socket, at) = (folder.path().join("control"), folder.path().join("notify"));
-        let manager = std::os::unix::net::UnixDatagram::bind(&at).expect("a socket");
-        manager.set_read_timeout(Some(Duration::from_millis(100))).expect("a time");
-        let words = ["adopt", "--log", "json", "eth0", "eth1", "-u"];
-        let command = net.r.command([artery()?]).args(words).arg(&socket);
-        let mut adopted = command.env("NOTIFY_SOCKET", &at).env("WATCHDOG_USEC", "500000").spawn()?;
-        let ready = told(&manager, "READY=1");
+        let (socket, manager) = (folder.path().join("control"), ServiceManager::new(folder.path()));
+        let command = artery_on(&net.r, ["adopt", "--log", "json", "eth0", "eth1", "-u"])?.arg(&socket);
+        let command = command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "500000");
+        let mut adopted = command.spawn()?;
+        let ready = manager.told("READY=1");
         assert!(ready.contains("STATUS=forwarding between eth0, eth1"), "{ready}");
-        told(&manager, "WATCHDOG=1");
+        manager.told("WATCHDOG=1");
         net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
-        assert!(told(&manager, "RELOADING=1").contains("MONOTONIC_USEC="));
-        told(&manager, "READY=1");
-        net.r.run([
-            "nft",
-            "add table ip f; add chain ip f c { type filter hook forward priority 0; policy drop; }",
-        ])?;
-        told(&manager, "STATUS=forwarding between eth0, eth1; guards that keep traffic: 1");
+        assert!(manager.told("RELOADING=1").contains("MONOTONIC_USEC="));
+        manager.told("READY=1");
+        net.r.run(["nft", DROP])?;
+        manager.told("STATUS=forwarding between eth0, eth1; guards that keep traffic: 1");
         net.r.run(["kill", "-TERM", &adopted.id().to_string()])?;
-        told(&manager, "STOPPING=1");
+        manager.told("STOPPING=1");
         let log = adopted.wait(SOON)?.stderr;
         let lines: Vec<serde_json::Value> = log
             .lines()
@@ -381,8 +332,7 @@ fn assert_restricted(adopted: &Process, effective: u64) {
 #[test]
 fn with_a_graph_all_else_is_given_up_and_packets_pass() {
     on_the_net("adopt-capabilities-graph", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut adopted = adopt_by("graph", net, &folder.path().join("control"), &[])?;
+        let mut adopted = adopt_by("graph", net, &[])?;
         assert_restricted(&adopted, LENT);
         until(SOON, || Ok(net.a.ping_with("10.0.2.2", 5, &["-i", "0.01"])?.received == 5))?;
         adopted.stop(SOON)?;
@@ -394,9 +344,8 @@ fn with_a_graph_all_else_is_given_up_and_packets_pass() {
 fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
     on_the_net("adopt-capabilities", |net| {
         let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted =
-            adopt(net, &socket, &["--metrics", &format!("unix:{}", folder.path().join("m").display())])?;
+        let metrics = format!("unix:{}", folder.path().join("m").display());
+        let mut adopted = adopt(net, &["--metrics", &metrics])?;
         assert_restricted(&adopted, KEPT);
 
         // A route change, bigger tables, and other programs: all that needs rights.
@@ -407,16 +356,12 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
             .map(|n| format!("route add 20.{}.{}.0/24 via 10.0.2.2\n", n >> 8 & 255, n & 255))
             .collect();
         net.r.command(["ip", "-batch", "-"]).input(routes).run()?;
-        let state = || -> Result<serde_json::Value> {
-            Ok(serde_json::from_str(&ask(net, &socket, "state")?).expect("JSON"))
-        };
-        until(SOON, || Ok(state()?["tables"]["ipv4_prefixes"].as_u64() > Some(20_000)))?;
-        artery_at(net, &["handler"], &socket)?.args(["capture", "all"]).run()?;
-        artery_at(net, &["handler"], &socket)?.args(["capture", "end"]).run()?;
-        let received = |state: serde_json::Value| state["ports"][0]["received"].as_u64().unwrap_or(0);
-        let before = received(state()?);
+        until(SOON, || Ok(adopted.state()?["tables"]["ipv4_prefixes"].as_u64() > Some(20_000)))?;
+        adopted.handler(&["capture", "all"])?;
+        adopted.handler(&["capture", "end"])?;
+        let before = received(&adopted)?;
         assert_eq!(net.a.ping_with("192.0.2.1", 10, &["-i", "0.01"])?.received, 10);
-        assert!(received(state()?) >= before + 10, "past the kernel");
+        assert!(received(&adopted)? >= before + 10, "past the kernel");
         adopted.stop(SOON)?;
         Ok(())
     });
@@ -449,11 +394,14 @@ fn without_memory_packets_go_on_and_all_is_as_before_when_there_is_some_again() 
     on_the_net("adopt-memory", |net| shorted(net, most, "--as=unlimited:unlimited"));
 }
 
+/// Packets from eth0 that went past the kernel.
+fn received(adopted: &Running) -> Result<u64> {
+    Ok(adopted.state()?["ports"][0]["received"].as_u64().unwrap_or(0))
+}
+
 /// Has tables grow that can't while a process has a limit, and can when that is `enough`.
 fn shorted(net: &Net, limit: impl Fn(&str) -> String, enough: &str) -> Result<()> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("control");
-    let mut adopted = adopt(net, &socket, &[])?;
+    let mut adopted = adopt(net, &[])?;
     let id = adopted.id().to_string();
     net.r.run(["prlimit", "--pid", &id, &limit(&id)])?;
     // More than the first tables hold: twenty networks of many hosts each, which take 256 kB apiece.
@@ -467,14 +415,10 @@ fn shorted(net: &Net, limit: impl Fn(&str) -> String, enough: &str) -> Result<()
     net.r.run(["nft", "delete table ip f"])?;
     net.r.run(["prlimit", "--pid", &id, enough])?;
     adopted.wait_for("suffice again", SOON)?;
-    let received = || -> Result<u64> {
-        let state: serde_json::Value = serde_json::from_str(&ask(net, &socket, "state")?).expect("JSON");
-        Ok(state["ports"][0]["received"].as_u64().unwrap_or(0))
-    };
     until(SOON, || {
-        let before = received()?;
+        let before = received(&adopted)?;
         net.a.ping_with("10.0.2.2", 5, &["-i", "0.01"])?;
-        Ok(received()? >= before + 5)
+        Ok(received(&adopted)? >= before + 5)
     })?;
     let said = adopted.stop(SOON)?.stderr;
     assert_eq!(said.matches("this is tried again").count(), 1, "{said}");

@@ -2,8 +2,7 @@
 //! policy comes, and nothing passes any more.
 
 use crate::support::adopting::{Net, echoes, on_the_net};
-use crate::support::{SOON, end};
-use artery_rig::program::artery;
+use crate::support::{Running, SOON, end, until_seen};
 use artery_rig::{Process, Result};
 use std::time::Instant;
 
@@ -57,15 +56,10 @@ const POLICIES: [[&str; 3]; 7] = [
 
 /// Waits until more packets of both families come to `b`.
 fn until_more(net: &Net, router: &mut Process) -> Result<()> {
-    let (before, deadline) = (echoes(&net.b)?, Instant::now() + SOON);
-    while echoes(&net.b)?.iter().zip(before).any(|(now, was)| *now < was + 10) {
-        assert!(
-            router.is_running() && Instant::now() < deadline,
-            "nothing passes: {}",
-            router.stderr_so_far()
-        );
-    }
-    Ok(())
+    let before = echoes(&net.b)?;
+    until_seen(router, "that packets pass", || {
+        Ok(echoes(&net.b)?.iter().zip(before).all(|(now, was)| *now >= was + 10))
+    })
 }
 
 /// Waits until a text has been said so often. The first takes seconds of work on tables, which
@@ -97,8 +91,7 @@ fn nothing_passes_once_a_policy_drops(path: &str) {
         net.r.run(["sh", "-c", "iptables-legacy -S; ip6tables-legacy -S"])?;
         let streams = FAR.map(|far| net.a.spawn(["ping", "-q", "-i", "0.01", far]));
         let streams: Vec<_> = streams.into_iter().collect::<Result<_>>()?;
-        let adopt = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]);
-        let mut router = adopt.spawn()?;
+        let mut router = Running::adopt(net, path, &[])?;
         until_said(&mut router, FREE, 1);
         for (done, [come, told, go]) in POLICIES.into_iter().enumerate() {
             until_more(net, &mut router)?;
@@ -114,7 +107,7 @@ fn nothing_passes_once_a_policy_drops(path: &str) {
         }
         until_more(net, &mut router)?;
         drop(streams);
-        let output = end(router)?;
+        let output = end(router.process)?;
         // That they were forwarded fast in between, and not by the kernel only.
         let row = output.stdout.lines().find_map(|line| line.strip_prefix("eth0: ")).unwrap_or_default();
         let packets: u64 = row.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);

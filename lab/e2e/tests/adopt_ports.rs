@@ -1,37 +1,24 @@
 //! Ports that can't send, that go, or that are not adopted: what a running `artery adopt` logs about them.
 
 use crate::support::adopting::{Net, forwarded, on_the_net};
-use crate::support::{SOON, until};
-use artery_rig::program::artery;
-use artery_rig::{Host, Process, Result, Signal, Skip};
-use std::path::Path;
+use crate::support::{Running, SOON, artery_on, spawn, until};
+use artery_rig::{Host, Result, Signal, Skip};
 use std::time::Duration;
 
-fn adopt(net: &Net, path: &str, socket: &Path, options: &[&str]) -> Result<Process> {
-    let words = ["adopt", "--path", path, "eth0", "eth1", "-u"];
-    let adopted = net.r.command([artery()?]).args(words).arg(socket).args(options).spawn()?;
-    adopted.wait_for("forwarding", 2 * SOON)?;
-    Ok(adopted)
-}
-
 /// What `artery top` shows, and the state that it is made of.
-fn shown(net: &Net, socket: &Path) -> Result<(String, serde_json::Value)> {
-    let top = net.r.command([artery()?]).args(["top", "--once", "-u"]).arg(socket).run()?.stdout;
-    let state = net.r.command([artery()?]).args(["handler", "-u"]).arg(socket).arg("state").run()?.stdout;
-    Ok((top, serde_json::from_str(&state).expect("JSON")))
+fn shown(adopted: &Running) -> Result<(String, serde_json::Value)> {
+    Ok((adopted.say(&["top", "--once"])?, adopted.state()?))
 }
 
 #[test]
 fn what_would_leave_by_a_port_that_does_not_send_is_left_to_the_kernel_and_told_so() {
     on_the_net("adopt-deaf", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
         net.b.run(["ethtool", "-K", "eth0", "gro", "off"])?;
-        let mut adopted = adopt(net, "xdp", &socket, &[])?;
+        let mut adopted = Running::adopt(net, "xdp", &[])?;
         adopted.wait_for("eth1: what leaves there stays with the kernel", SOON)?;
         assert!(!adopted.stderr_so_far().contains("nothing keeps"), "{}", adopted.stderr_so_far());
         assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
-        let (top, state) = shown(net, &socket)?;
+        let (top, state) = shown(&adopted)?;
         let words = |port: usize| [&state["ports"][port]["ipv4"], &state["ports"][port]["is_deaf"]];
         assert_eq!(words(0), [&"fast".into(), &serde_json::Value::from(false)], "{state}");
         assert_eq!(words(1), [&"fast-in".into(), &serde_json::Value::from(true)], "{state}");
@@ -56,20 +43,20 @@ fn what_would_leave_by_a_port_that_does_not_send_is_left_to_the_kernel_and_told_
         net.b.run(["ethtool", "-K", "eth0", "gro", "off"])?;
         until(SOON, || {
             net.a.ping("10.0.2.2", 1)?;
-            Ok(shown(net, &socket)?.1["ports"][0]["path"] == "tc")
+            Ok(adopted.state()?["ports"][0]["path"] == "tc")
         })?;
         adopted
             .wait_for("nothing can be forwarded by XDP between these ports; so all ports go by tc", SOON)?;
-        until(SOON, || Ok(shown(net, &socket)?.1["ports"][1]["ipv4"] == "fast"))?;
-        let before = forwarded_past_kernel(net, &socket)?;
+        until(SOON, || Ok(adopted.state()?["ports"][1]["ipv4"] == "fast"))?;
+        let before = forwarded_past_kernel(&adopted)?;
         assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
-        assert!(forwarded_past_kernel(net, &socket)? >= before + 40);
+        assert!(forwarded_past_kernel(&adopted)? >= before + 40);
         adopted.stop(SOON).map(drop)
     });
 }
 
-fn forwarded_past_kernel(net: &Net, socket: &Path) -> Result<u64> {
-    let (_, state) = shown(net, socket)?;
+fn forwarded_past_kernel(adopted: &Running) -> Result<u64> {
+    let state = adopted.state()?;
     let of_port = |number: usize| state["ports"][number]["received"].as_u64().expect("a number");
     Ok(of_port(0) + of_port(1))
 }
@@ -77,11 +64,9 @@ fn forwarded_past_kernel(net: &Net, socket: &Path) -> Result<u64> {
 #[test]
 fn what_is_lost_after_a_redirect_is_counted() {
     on_the_net("adopt-losses", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted = adopt(net, "xdp", &socket, &[])?;
+        let mut adopted = Running::adopt(net, "xdp", &[])?;
         net.a.ping("10.0.2.2", 1)?;
-        let (_, state) = shown(net, &socket)?;
+        let state = adopted.state()?;
         if let Some(why) = state["uncounted_losses"].as_str() {
             return Err(Skip::KernelLacks(format!("what counting losses takes: {why}")).into());
         }
@@ -94,7 +79,7 @@ fn what_is_lost_after_a_redirect_is_counted() {
         adopted.wait_for("eth1: what leaves there stays with the kernel", SOON)?;
         flow.wait(2 * SOON)?;
         let arrived = net.b.kernel_counter("IcmpInEchos")? - before;
-        let (top, state) = shown(net, &socket)?;
+        let (top, state) = shown(&adopted)?;
         let counts = |port: usize| {
             ["lost", "dropped"].map(|count| state["ports"][port][count].as_u64().expect("a number"))
         };
@@ -108,17 +93,15 @@ fn what_is_lost_after_a_redirect_is_counted() {
 #[test]
 fn before_it_forwards_xdp_sends_a_probe_between_each_two_ports() {
     on_the_net("adopt-probe", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
         let probes = ["-Q", "in", "ether proto 0x88b5"];
         let captures = [net.a.capture_with("eth0", &probes)?, net.b.capture_with("eth0", &probes)?];
-        let mut adopted = adopt(net, "xdp", &socket, &[])?;
+        let mut adopted = Running::adopt(net, "xdp", &[])?;
         for (capture, port) in captures.iter().zip(["eth0", "eth1"]) {
             let frames = capture.wait_for(1, SOON)?;
             let mac: artery_wire::EtherAddr = net.r.mac(port)?.parse().expect("an Ethernet address");
             assert_eq!(frames[0].bytes[6..12], mac.octets(), "{}", capture.text()?);
         }
-        let (top, state) = shown(net, &socket)?;
+        let (top, state) = shown(&adopted)?;
         assert_eq!([&state["ports"][0]["sent"], &state["ports"][1]["dropped"]], [0, 0], "{top}");
         adopted.stop(SOON).map(drop)
     });
@@ -127,18 +110,13 @@ fn before_it_forwards_xdp_sends_a_probe_between_each_two_ports() {
 #[test]
 fn ports_between_which_xdp_loses_the_probe_are_not_adopted() {
     on_the_net("adopt-probe-lost", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let program =
-            net.r.command([artery()?]).args(["run", "-e", "FromHost(tap0, 10.0.9.1/24) -> Discard;"]);
-        let mut reader = program.spawn()?;
+        let mut reader = spawn(&net.r, "FromHost(tap0, 10.0.9.1/24) -> Discard;", &[])?;
         until(SOON, || Ok(net.r.interfaces()?.contains(&"tap0".to_owned())))?;
         // A queue of one frame whose reader is stopped.
         net.r.run(["ip", "link", "set", "tap0", "txqueuelen", "1", "up"])?;
         reader.signal(Signal::STOP);
-        let options = ["adopt", "--path", "xdp", "eth0", "eth1", "tap0", "-u"];
-        let mut adopted = net.r.command([artery()?]).args(options).arg(&socket).spawn()?;
-        let output = adopted.wait(2 * SOON)?;
+        let words = ["adopt", "--path", "xdp", "eth0", "eth1", "tap0"];
+        let output = Running::spawn(&net.r, words)?.wait(2 * SOON)?;
         // The queue may have had room for the one from eth0.
         let lost = |from: &str| {
             format!(
@@ -159,23 +137,13 @@ fn ports_between_which_xdp_loses_the_probe_are_not_adopted() {
 fn ipv4_leaves_where_it_came_in_if_the_kernel_would_send_no_redirect() {
     for path in ["xdp", "tc"] {
         on_the_net(&format!("adopt-returns-{path}"), |net| {
-            let folder = tempfile::tempdir().expect("a folder");
-            let socket = folder.path().join("control");
             let redirects = |value: &str| {
                 let settings =
                     ["all", "eth0"].map(|name| format!("net.ipv4.conf.{name}.send_redirects={value}"));
                 net.r.run(["sysctl", "-q", "-w", &settings[0], &settings[1]])
             };
-            net.r.run([
-                "ip",
-                "neigh",
-                "replace",
-                "10.0.1.2",
-                "lladdr",
-                &net.a.mac("eth0")?,
-                "dev",
-                "eth0",
-            ])?;
+            let mac = net.a.mac("eth0")?;
+            net.r.run(format!("ip neigh replace 10.0.1.2 lladdr {mac} dev eth0").split(' '))?;
             net.r.route("198.51.100.0/24", "10.0.1.2")?;
             // As the kernel sends them back when it sends no redirects either.
             redirects("0")?;
@@ -191,7 +159,7 @@ fn ipv4_leaves_where_it_came_in_if_the_kernel_would_send_no_redirect() {
             };
             ping(3)?;
             let expected = of_kernel.wait_for(3, SOON)?;
-            let mut adopted = adopt(net, path, &socket, &[])?;
+            let mut adopted = Running::adopt(net, path, &[])?;
             let of_adopt = net.a.capture_with("eth0", &sent)?;
             ping(3)?;
             let seen = of_adopt.wait_for(3, SOON)?;
@@ -200,7 +168,7 @@ fn ipv4_leaves_where_it_came_in_if_the_kernel_would_send_no_redirect() {
             for (one, other) in expected.iter().zip(&seen) {
                 assert_eq!(fixed(&one.bytes), fixed(&other.bytes), "{}", of_adopt.text()?);
             }
-            let (_, state) = shown(net, &socket)?;
+            let state = adopted.state()?;
             assert_eq!(state["ports"][0]["sent"], 3, "{state}");
             assert_eq!(state["ports"][0]["received"], 3, "{state}");
 
@@ -208,7 +176,7 @@ fn ipv4_leaves_where_it_came_in_if_the_kernel_would_send_no_redirect() {
             redirects("1")?;
             until(SOON, || {
                 ping(1)?;
-                Ok(shown(net, &socket)?.1["ports"][0]["kernel"]["same-port"].as_u64() > Some(0))
+                Ok(adopted.state()?["ports"][0]["kernel"]["same-port"].as_u64() > Some(0))
             })?;
             ping(3)?;
             assert!(of_adopt.text()?.contains("ICMP redirect"), "{}", of_adopt.text()?);
@@ -220,23 +188,14 @@ fn ipv4_leaves_where_it_came_in_if_the_kernel_would_send_no_redirect() {
 #[test]
 fn ports_without_ethernet_headers_are_left_to_the_kernel_and_told_so() {
     on_the_net("adopt-tun", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
         net.r.run(["ip", "tuntap", "add", "tun0", "mode", "tun"])?;
         net.r.run(["ip", "link", "set", "tun0", "up"])?;
         let said = "frames of tun0 have no Ethernet header: IPv4 and IPv6 stay with the kernel";
-        let dry = net.r.run([
-            artery()?.as_os_str(),
-            "adopt".as_ref(),
-            "--dry-run".as_ref(),
-            "eth0".as_ref(),
-            "tun0".as_ref(),
-        ])?;
+        let dry = artery_on(&net.r, ["adopt", "--dry-run", "eth0", "tun0"])?.run()?;
         assert!(dry.stdout.contains(said), "{}", dry.stdout);
-        let words = ["adopt", "eth0", "eth1", "tun0", "-u"];
-        let mut adopted = net.r.command([artery()?]).args(words).arg(&socket).spawn()?;
+        let mut adopted = Running::spawn(&net.r, ["adopt", "eth0", "eth1", "tun0"])?;
         adopted.wait_for(said, 2 * SOON)?;
-        let (_, state) = shown(net, &socket)?;
+        let state = adopted.state()?;
         assert_eq!(state["guards"][0]["port"], "tun0", "{state}");
         assert_eq!(state["ports"][0]["ipv4"], "fast", "{state}");
         adopted.stop(SOON).map(drop)
@@ -247,20 +206,18 @@ fn ports_without_ethernet_headers_are_left_to_the_kernel_and_told_so() {
 fn a_port_that_comes_back_is_adopted_again() {
     artery_rig::test("adopt-returns", |rig| {
         let net = Net::make(rig)?;
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted = adopt(&net, "tc", &socket, &[])?;
+        let mut adopted = Running::adopt(&net, "tc", &[])?;
         assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
         net.r.run(["ip", "link", "del", "eth1"])?;
         adopted.wait_for("eth1: the interface is gone", SOON)?;
         net.connect(rig, 2)?;
         adopted.wait_for("eth1: the interface has come back, and is adopted again", SOON)?;
         until(SOON, || Ok(net.a.ping_with("10.0.2.2", 3, &["-i", "0.01"])?.received == 3))?;
-        let before = forwarded_past_kernel(&net, &socket)?;
+        let before = forwarded_past_kernel(&adopted)?;
         assert_eq!(net.a.ping_with("10.0.2.2", 50, &["-i", "0.01"])?.received, 50);
-        let past = forwarded_past_kernel(&net, &socket)? - before;
+        let past = forwarded_past_kernel(&adopted)? - before;
         assert!(past >= 95, "{past} of 100 packets went past the kernel");
-        let (top, state) = shown(&net, &socket)?;
+        let (top, state) = shown(&adopted)?;
         assert!(state["gone"].as_array().is_some_and(Vec::is_empty) && !top.contains("is gone"), "{top}");
 
         // One that was in another namespace comes back with its number.
@@ -274,9 +231,9 @@ fn a_port_that_comes_back_is_adopted_again() {
             || Ok(adopted.stderr_so_far().matches("eth1: the interface has come back").count() == 2),
         )?;
         until(SOON, || Ok(net.a.ping_with("10.0.2.2", 3, &["-i", "0.01"])?.received == 3))?;
-        let before = forwarded_past_kernel(&net, &socket)?;
+        let before = forwarded_past_kernel(&adopted)?;
         assert_eq!(net.a.ping_with("10.0.2.2", 50, &["-i", "0.01"])?.received, 50);
-        let past = forwarded_past_kernel(&net, &socket)? - before;
+        let past = forwarded_past_kernel(&adopted)? - before;
         assert!(past >= 95, "{past} of 100 packets went past the kernel");
         adopted.stop(SOON).map(drop)
     });
@@ -293,17 +250,14 @@ fn a_port_of_the_graph_that_goes_is_told_of_once_and_its_counts_stay() {
 }
 
 fn port_goes(net: &Net, path: &str) -> Result<()> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("control");
-    let mut adopted = adopt(net, path, &socket, &[])?;
+    let mut adopted = Running::adopt(net, path, &[])?;
     until(SOON, || {
         net.a.ping_with("10.0.2.2", 10, &["-i", "0.01"])?;
-        let report = net.r.command([artery()?]).args(["handler", "-u"]).arg(&socket).arg("report");
-        Ok(forwarded(&report.run()?.stdout, "eth1") >= 10)
+        Ok(forwarded(&adopted.handler(&["report"])?, "eth1") >= 10)
     })?;
     net.r.run(["ip", "link", "del", "eth1"])?;
     adopted.wait_for("eth1: the interface is gone", SOON)?;
-    let (top, state) = shown(net, &socket)?;
+    let (top, state) = shown(&adopted)?;
     assert!(top.contains("eth1: the interface is gone"), "{top}");
     let guards = state["guards"].as_array().map(Vec::len);
     assert_eq!((&state["gone"][0], guards), (&"eth1".into(), Some(0)), "{state}");
@@ -317,11 +271,10 @@ fn port_goes(net: &Net, path: &str) -> Result<()> {
 #[test]
 fn captures_of_ports_that_are_not_adopted_are_refused_and_all_is_told_as_json() {
     on_the_net("adopt-json", |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
-        let mut adopted = adopt(net, "graph", &socket, &["--log", "json"])?;
-        let capture = net.r.command([artery()?]).args(["capture", "--ports", "eth0,eth9", "-u"]).arg(&socket);
-        let refused = capture.output()?;
+        let words = ["adopt", "--path", "graph", "--log", "json", "eth0", "eth1"];
+        let mut adopted = Running::spawn(&net.r, words)?;
+        adopted.wait_for("\"forwarding\"", 2 * SOON)?;
+        let refused = adopted.call(&["capture", "--ports", "eth0,eth9"])?;
         let why = "eth9 is not an adopted port; those are eth0, eth1";
         assert!(refused.code() == Some(1) && refused.stderr.contains(why), "{refused:?}");
         net.r.run(["ip", "link", "set", "eth1", "mtu", "1400"])?;
@@ -420,18 +373,13 @@ fn with_all_kinds(label: &str, body: impl FnOnce(&Host, &[Behind]) -> Result<()>
 #[test]
 fn no_frame_is_lost_between_ports_of_any_two_kinds_whatever_the_path() {
     with_all_kinds("adopt-kinds", |r, behind| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
         for path in [None, Some("tc"), Some("xdp"), Some("xdp-generic")] {
             let options = path.map_or_else(Vec::new, |path| vec!["--path", path]);
             // Neither runs programs of XDP itself.
             let is_virtual = |port: &&str| ["bridge0", "macvlan0"].contains(port);
             let ports = behind.iter().flat_map(|behind| behind.adopted.iter().copied());
             let ports = ports.filter(|port| path != Some("xdp") || !is_virtual(port));
-            let command =
-                r.command([artery()?]).arg("adopt").args(&options).args(ports).arg("-u").arg(&socket);
-            let mut adopted = command.spawn()?;
-            adopted.wait_for("forwarding", 2 * SOON)?;
+            let mut adopted = Running::adopt_ports(r, &options.into_iter().chain(ports).collect::<Vec<_>>())?;
             for (from, to) in behind.iter().flat_map(|from| behind.iter().map(move |to| (from, to))) {
                 if from.number == to.number {
                     continue;

@@ -4,10 +4,9 @@
 //!
 //! `a` is inside, at eth0 (or at the bridge docker0), `b` is outside, at eth1.
 
-use crate::support::adopting::{Net, by_kernel, by_kernel6, on_the_net};
-use crate::support::connections::{Connection, Datagrams, until, until_fast};
-use crate::support::{SOON, end};
-use artery_rig::program::artery;
+use crate::support::adopting::{Net, by_kernel, by_kernel6, on_the_net, prepare};
+use crate::support::connections::{Connection, Datagrams, until_fast};
+use crate::support::{Running, SOON, artery_on, until_seen};
 use artery_rig::{Process, Result, Skip};
 use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
@@ -68,20 +67,14 @@ impl RuleSet {
     }
 
     /// With rules evaluated for each connection.
-    fn adopt(&self, net: &Net, path: &str) -> Result<Process> {
-        // What XDP sends on must be whole.
-        for host in [&net.a, &net.b].into_iter().filter(|_| path != "tc") {
-            host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
-        }
-        let adopt = net.r.command([artery()?]).args(["adopt", "--path", path, self.inside, "eth1"]);
-        let router = adopt.spawn()?;
-        router.wait_for("forwarding\n", 6 * SOON)?;
-        Ok(router)
+    fn adopt(&self, net: &Net, path: &str) -> Result<Running> {
+        prepare(net, path)?;
+        Running::adopt_ports(&net.r, &["--path", path, self.inside, "eth1"])
     }
 
     fn dry_run(&self, net: &Net) -> Result<String> {
         let words = ["adopt", "--dry-run", "--for", "0", self.inside, "eth1"];
-        Ok(net.r.command([artery()?]).args(words).run()?.stdout)
+        Ok(artery_on(&net.r, words)?.run()?.stdout)
     }
 }
 
@@ -171,13 +164,12 @@ fn packets_go_past(rules: &RuleSet, path: &str, load: impl FnOnce(&Net) -> Resul
         // Without liberal windows TCP stays with the kernel.
         net.r.sysctl(LIBERAL, "0")?;
         router.wait_for(OUT_OF_WINDOW, 2 * SOON)?;
-        until("segments go past the kernel", &router, || {
+        until_seen(&router, "segments go past the kernel", || {
             let before = by_kernel(&net.r)?;
             tcp.exchange(10);
             Ok(by_kernel(&net.r)? >= before + 20)
         })?;
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 

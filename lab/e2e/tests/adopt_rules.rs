@@ -1,10 +1,9 @@
 //! `artery adopt --established=rules`: packets of established connections go past rules that let all of them
 //! through, and no others do.
 
-use crate::support::adopting::{Net, by_kernel, on_the_net};
-use crate::support::connections::{Connection, Datagrams, until, until_fast};
-use crate::support::{SOON, end};
-use artery_rig::program::artery;
+use crate::support::adopting::{Net, by_kernel, on_the_net, prepare};
+use crate::support::connections::{Connection, Datagrams, until_fast};
+use crate::support::{Running, SOON, artery_on, until_seen};
 use artery_rig::{Process, Result};
 use std::net::SocketAddr;
 
@@ -24,18 +23,9 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::new([10, 0, 2, 2].into(), port)
 }
 
-fn adopt(net: &Net, path: &str) -> Result<Process> {
-    // What XDP sends on must be whole.
-    for host in [&net.a, &net.b].into_iter().filter(|_| path != "tc") {
-        host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
-    }
-    for far in ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"] {
-        net.r.ping(far, 1)?;
-    }
-    let adopt = net.r.command([artery()?]).args(["adopt", "--established=rules", "--path", path]);
-    let router = adopt.args(["eth0", "eth1"]).spawn()?;
-    router.wait_for("forwarding\n", 6 * SOON)?;
-    Ok(router)
+fn adopt(net: &Net, path: &str) -> Result<Running> {
+    prepare(net, path)?;
+    Running::adopt(net, path, &["--established=rules"])
 }
 
 /// How many packets the kernel itself forwards while there is traffic.
@@ -47,7 +37,7 @@ fn by_kernel_during(net: &Net, traffic: impl FnOnce()) -> Result<u64> {
 
 /// Waits until all packets of a connection go by the kernel.
 fn until_by_kernel(net: &Net, router: &Process, udp: &Datagrams) -> Result<()> {
-    until("packets go past a rule", router, || {
+    until_seen(router, "packets go past a rule", || {
         Ok(by_kernel_during(net, || {
             udp.exchange(10);
         })? >= 20)
@@ -79,7 +69,7 @@ fn connections_go_past_a_firewall_that_lets_them_through(path: &str) {
         // What drops stops what it is about, and nothing else.
         net.r.run(["nft", "insert rule inet fw forward udp dport 9000 drop"])?;
         udp.far.set_read_timeout(Some(SOON / 20)).expect("a timeout");
-        until("datagrams pass a rule that drops", &router, || {
+        until_seen(&router, "datagrams pass a rule that drops", || {
             udp.near.send_to(b"x", at(9000)).expect("it is sent");
             Ok(udp.far.recv_from(&mut [0; 10]).is_err())
         })?;
@@ -87,11 +77,10 @@ fn connections_go_past_a_firewall_that_lets_them_through(path: &str) {
         // Without liberal windows the kernel has to see segments.
         net.r.sysctl(LIBERAL, "0")?;
         router.wait_for(OUT_OF_WINDOW, 2 * SOON)?;
-        until("segments go past the kernel", &router, || {
+        until_seen(&router, "segments go past the kernel", || {
             Ok(by_kernel_during(net, || tcp.exchange(10))? >= 20)
         })?;
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 
@@ -125,12 +114,11 @@ fn a_connection_is_the_kernels_at_ports_where_a_rule_is_about_it() {
         net.r.run(["nft", "insert rule inet fw forward iifname eth1 counter drop"])?;
         udp.near.set_read_timeout(Some(SOON / 20)).expect("a timeout");
         let source = udp.near.local_addr().expect("an address").port();
-        until("datagrams pass a rule that drops", &router, || {
+        until_seen(&router, "datagrams pass a rule that drops", || {
             udp.far.send_to(b"x", ("10.0.1.2", source)).expect("it is sent");
             Ok(udp.near.recv_from(&mut [0; 10]).is_err())
         })?;
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 
@@ -161,8 +149,7 @@ fn rules_of_iptables(program: &str) {
         until_fast(net, &router, &mut |rounds| {
             udp.exchange(rounds);
         })?;
-        end(router)?;
-        Ok(())
+        router.end()
     });
 }
 
@@ -182,7 +169,7 @@ fn a_dry_run_names_the_rules_that_keep_connections() {
         net.r.run(["nft", FIREWALL])?;
         let dry_run = || -> Result<String> {
             let words = ["adopt", "--dry-run", "--for", "0", "--established=rules", "eth0", "eth1"];
-            Ok(net.r.command([artery()?]).args(words).run()?.stdout)
+            Ok(artery_on(&net.r, words)?.run()?.stdout)
         };
         let said = dry_run()?;
         assert!(said.contains(OUT_OF_WINDOW) && said.contains("nf_conntrack_tcp_be_liberal=1"), "{said}");
@@ -195,7 +182,7 @@ fn a_dry_run_names_the_rules_that_keep_connections() {
         assert!(said.contains(": limit: all connections of IPv4 stay with the kernel"), "{said}");
         assert!(!said.contains("except established connections"), "{said}");
         let words = ["adopt", "--dry-run", "--established", "rules", "eth0"];
-        let unsigned = net.r.command([artery()?]).args(words).output()?;
+        let unsigned = artery_on(&net.r, words)?.output()?;
         assert!(unsigned.stderr.contains("did you mean --established=rules?"), "{unsigned:?}");
         assert_eq!(unsigned.code(), Some(1));
         Ok(())

@@ -2,9 +2,8 @@
 
 use crate::router_command::ipfix::{Collected, send_datagrams};
 use crate::support::adopting::{Net, on_the_net};
-use crate::support::until;
+use crate::support::{Running, artery_on, until};
 use artery_rig::Result;
-use artery_rig::program::artery;
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -16,26 +15,19 @@ const SOURCES: [(&str, &str); 2] = [("src4_addr", "10.0.1.2"), ("src6_addr", "20
 fn sample_by(net: &Net, path: &str) -> Result<()> {
     // What XDP sends on must be whole.
     net.a.run(["ethtool", "-K", "eth0", "tx", "off"])?;
-    let folder = tempfile::tempdir().unwrap();
-    let (socket, collected) = (folder.path().join("control"), Collected::start(&net.b, 4739)?);
-    let ipfix = format!("10.0.2.2,sample={INTERVAL}");
-    let words = ["adopt", "--path", path, "eth0", "eth1", "--ipfix", &ipfix, "-u"];
-    let mut adopted = net.r.command([artery()?]).args(words).arg(&socket).spawn()?;
-    adopted.wait_for("forwarding", SOON)?;
+    let collected = Collected::start(&net.b, 4739)?;
+    let mut adopted = Running::adopt(net, path, &["--ipfix", &format!("10.0.2.2,sample={INTERVAL}")])?;
     for to in ["10.0.2.2", "2001:db8:2::2"] {
         net.a.ping_with(to, 5, &["-i", "0.01"])?;
     }
     send_datagrams(&net.a, &net.b, &["10.0.2.2", "2001:db8:2::2"], DATAGRAMS)?;
-    let metrics = || -> Result<String> {
-        Ok(net.r.command([artery()?]).args(["handler", "-u"]).arg(&socket).arg("metrics").run()?.stdout)
-    };
     let value = |metrics: &str, name: &str| -> u64 {
         metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0)
     };
     // Each processor counts by itself.
     let expected = 2 * DATAGRAMS / INTERVAL - 10;
-    until(SOON, || Ok(value(&metrics()?, "artery_ipfix_records_total") >= expected))?;
-    let said = metrics()?;
+    until(SOON, || Ok(value(&adopted.handler(&["metrics"])?, "artery_ipfix_records_total") >= expected))?;
+    let said = adopted.handler(&["metrics"])?;
     assert!(value(&said, "artery_ipfix_sampled_packets_total") >= expected, "{said}");
     assert_eq!(value(&said, "artery_ipfix_lost_records_total{reason=\"queue\"}"), 0, "{said}");
     adopted.stop(SOON)?;
@@ -70,8 +62,7 @@ fn packets_forwarded_by_xdp_are_sampled() {
 #[test]
 fn an_export_without_samples_is_refused() {
     on_the_net("adopt-samples-none", |net| {
-        let words = ["adopt", "eth0", "eth1", "--ipfix", "10.0.2.2"];
-        let output = net.r.command([artery()?]).args(words).output()?;
+        let output = artery_on(&net.r, ["adopt", "eth0", "eth1", "--ipfix", "10.0.2.2"])?.output()?;
         assert!(!output.succeeded() && output.stderr.contains("such as sample=1000"), "{}", output.stderr);
         Ok(())
     });

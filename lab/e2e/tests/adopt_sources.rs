@@ -1,9 +1,8 @@
 //! Adopted ports and routes for some sources only: packets to their prefixes go as by the kernel alone,
 //! whatever the order in which routes came, and all others go past it.
 
-use crate::support::SOON;
-use crate::support::adopting::{Fan, until, with_gateways};
-use artery_rig::program::artery;
+use crate::support::adopting::{Fan, with_gateways};
+use crate::support::{Running, SOON, artery_on, until};
 use artery_rig::{Process, Result};
 use std::net::{Ipv6Addr, UdpSocket};
 
@@ -38,7 +37,7 @@ fn send(net: &Fan, source: &str, destination: &str) -> Result<(usize, u64)> {
         }
     })?;
     let mut each = Vec::new();
-    until(|| {
+    until(SOON, || {
         each = net.received()?.iter().zip(&before).map(|(now, before)| now - before).collect::<Vec<_>>();
         Ok(each.iter().sum::<u64>() > 0)
     })?;
@@ -67,7 +66,7 @@ fn gateways(net: &Fan) -> Result<[[usize; 2]; 2]> {
 fn until_as_alone(net: &Fan, alone: [[usize; 2]; 2], is_fast: [bool; 2]) -> Result<()> {
     for ((to, row), is_fast) in DESTINATIONS.iter().zip(alone).zip(is_fast) {
         for (from, gateway) in SOURCES.iter().zip(row) {
-            until(|| {
+            until(SOON, || {
                 let (found, forwarded) = send(net, from, to)?;
                 Ok(found == gateway && (is_fast && forwarded == 0 || !is_fast && forwarded >= COUNT))
             })?;
@@ -88,8 +87,7 @@ fn sources_decide(net: &Fan, path: &str, order: [&str; 2]) -> Result<()> {
     order.into_iter().try_for_each(|one| route(net, "add", one))?;
     let alone = gateways(net)?;
     assert_eq!(alone, [[0, 1], [0, 0]], "by the kernel alone");
-    let dry =
-        net.r.run([artery()?.as_os_str(), "adopt".as_ref(), "--dry-run".as_ref(), "--for=0".as_ref()])?;
+    let dry = artery_on(&net.r, ["adopt", "--dry-run", "--for=0"])?.run()?;
     assert!(dry.stdout.contains(&format!("note: {SAID}")), "{}", dry.stdout);
 
     let mut adopted = net.adopt(path)?;
@@ -97,7 +95,7 @@ fn sources_decide(net: &Fan, path: &str, order: [&str; 2]) -> Result<()> {
     until_as_alone(net, alone, [false, true])?;
     // The kernel reports routes for some sources apart from the others.
     net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
-    until(|| Ok(rereads(&adopted) == 1))?;
+    until(SOON, || Ok(rereads(&adopted) == 1))?;
     until_as_alone(net, alone, [false, true])?;
 
     route(net, "del", FROM)?;
@@ -134,27 +132,21 @@ fn a_route_for_some_sources_is_kept_to_by_xdp() {
 #[test]
 fn top_state_and_metrics_tell_of_prefixes_that_stay() {
     with_gateways("adopt-sources-top", 2, |net| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("control");
         for number in 0..13 {
             route(net, "add", &format!("2001:db8:a{number:02}::/48 from 2001:db8:b::/64 via 2001:db8:1::2"))?;
         }
-        let command = net.r.command([artery()?]).args(["adopt", "--path=tc", "eth0", "eth1", "-u"]);
-        let mut adopted = command.arg(&socket).spawn()?;
+        let adopted = Running::spawn(&net.r, ["adopt", "--path=tc", "eth0", "eth1"])?;
         adopted.wait_for("3 more prefixes stay with the kernel for such reasons", 6 * SOON)?;
-        let ask = |words: &[&str]| {
-            net.r.command([artery()?]).args(words).arg("-u").arg(&socket).run().map(|output| output.stdout)
-        };
-        let top = ask(&["top", "--once"])?;
+        let top = adopted.say(&["top", "--once"])?;
         let kept = top.split_once("Kept with the kernel:").expect("such a part").1;
         assert_eq!(kept.matches("table 254 has a route there for packets from").count(), 10, "{top}");
         assert!(kept.contains("3 more prefixes stay with the kernel for such reasons"), "{top}");
-        let state: serde_json::Value = serde_json::from_str(&ask(&["handler", "state"])?).expect("JSON");
+        let state = adopted.state()?;
         assert_eq!(state["kept_prefixes"], 13, "{state}");
-        assert!(ask(&["handler", "metrics"])?.contains("\nartery_adopt_kept_prefixes 13\n"));
-        let dry = net.r.command([artery()?]).args(["adopt", "--dry-run", "--for=0", "--json"]).run()?;
+        assert!(adopted.handler(&["metrics"])?.contains("\nartery_adopt_kept_prefixes 13\n"));
+        let dry = artery_on(&net.r, ["adopt", "--dry-run", "--for=0", "--json"])?.run()?;
         let dry: serde_json::Value = serde_json::from_str(&dry.stdout).expect("JSON");
         assert_eq!(dry["kept_prefixes"], 13, "{dry}");
-        adopted.stop(SOON).map(drop)
+        adopted.end()
     });
 }

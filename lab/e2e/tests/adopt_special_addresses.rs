@@ -1,9 +1,8 @@
 //! Packets from and to addresses with a meaning of their own (RFC 6890): adopted ports let through what the
 //! kernel alone does, by any path.
 
-use crate::support::SOON;
 use crate::support::adopting::{Net, forwarded, on_the_net};
-use artery_rig::program::artery;
+use crate::support::{Running, SOON};
 use artery_rig::{Capture, Result};
 use artery_wire::build::{ether, ip4, ip6};
 use std::collections::BTreeSet;
@@ -162,8 +161,7 @@ fn adopted_ports_let_through_what_the_kernel_does(net: &Net, path: &str) -> Resu
     net.r.run(["ip", "route", "add", "169.254.7.0/24", "dev", "eth1"])?;
     let by_kernel = let_through(net, &BTreeSet::new())?;
     assert!(!named(&by_kernel, &BTreeSet::new()).is_empty());
-    let mut adopted = net.r.command([artery()?]).args(["adopt", "--path", path, "eth0", "eth1"]).spawn()?;
-    adopted.wait_for("forwarding", 6 * SOON)?;
+    let mut adopted = Running::adopt(net, path, &[])?;
     let by_path = let_through(net, &by_kernel)?;
     assert_eq!(named(&by_kernel, &by_path), [], "{path}: only the kernel lets through");
     assert_eq!(named(&by_path, &by_kernel), [], "{path}: the kernel does not let through");

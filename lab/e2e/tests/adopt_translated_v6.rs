@@ -2,8 +2,8 @@
 //! alone, and few packets go by it.
 
 use crate::support::adopting::{Net, by_kernel6, forwarded, on_the_net};
-use crate::support::connections::{Connection, Datagrams, until, until_fast};
-use crate::support::{SOON, end};
+use crate::support::connections::{Connection, Datagrams, until_fast};
+use crate::support::{SOON, end, until_seen};
 use artery_rig::program::artery;
 use artery_rig::{Host, Process, Result, Rig};
 use std::io::{Read, Write};
@@ -200,7 +200,7 @@ fn nothing_of_ipv6_is_translated_once_the_kernel_translates_nothing() {
         let mut tcp = Connection::open(&net.a, &net.b, at(OUTSIDE, 8000), at(OUTSIDE, 8000))?;
         until_fast(net, &router, &mut |rounds| tcp.exchange(rounds))?;
         net.r.run(["nft", "delete table ip6 nat"])?;
-        until("the connection ends", &router, || {
+        until_seen(&router, "the connection ends", || {
             tcp.near.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
             let _ = tcp.far.write_all(b"x");
             Ok(tcp.near.read(&mut [0; 1]).is_err())

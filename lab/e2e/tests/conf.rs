@@ -19,7 +19,7 @@ fn names(text: &str) -> Names {
 fn every_configuration_is_clean_and_its_arguments_are_right() {
     for (name, text) in conf::ALL {
         let settings = RouterSettings { names: names(text), ..RouterSettings::default() };
-        let configured = checked(name, text, &[]).and_then(|checked| checked.configure(settings));
+        let configured = checked(name, text).and_then(|checked| checked.configure(settings));
         configured.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
@@ -29,7 +29,7 @@ fn the_configuration_in_the_readme_is_clean_and_its_arguments_are_right() {
     let readme = include_str!("../../../README.md");
     let text = readme.split("```click\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let settings = RouterSettings { names: names(text), ..RouterSettings::default() };
-    checked("README.md", text, &[]).unwrap().configure(settings).unwrap();
+    checked("README.md", text).unwrap().configure(settings).unwrap();
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn hello_prints_five_packets_and_their_number() {
     let (chatter, output) = (Sink::buffer(), Sink::buffer());
     let settings =
         RouterSettings { chatter: chatter.clone(), output: output.clone(), ..RouterSettings::default() };
-    let router = checked("hello.click", conf::HELLO, &[]).unwrap().build(settings).unwrap();
+    let router = checked("hello.click", conf::HELLO).unwrap().build(settings).unwrap();
     router.start().wait().unwrap();
     let said = chatter.drain_text();
     assert_eq!(said.lines().filter(|line| line.starts_with("hello:   13 | ")).count(), 5, "{said}");

@@ -135,7 +135,7 @@ fn routed(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
     // The driver gives the queue time to run empty.
     let text = text + "DriverManager(wait_stop, wait_time 0.05)";
     let settings = RouterSettings { simulated: Some(Time::ZERO), ..RouterSettings::default() };
-    checked("1999", &text, &[]).unwrap().build(settings).unwrap().start().wait().unwrap();
+    checked("1999", &text).unwrap().build(settings).unwrap().start().wait().unwrap();
     let mut reader = PcapReader::open(&path("out")).unwrap();
     std::iter::from_fn(|| reader.next_record().unwrap().map(|(_, bytes)| bytes.to_vec())).collect()
 }

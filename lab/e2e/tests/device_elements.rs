@@ -1,8 +1,8 @@
 //! FromDevice, ToDevice, FromHost and ToHost at interfaces of the kernel: frames pass, the host sees what it
 //! should, and neither a vanished interface nor a replaced configuration harms.
 
-use crate::support::{FAR, Router, SOON, end_by, start, wire, with_hosts};
-use artery_rig::{Host, Process, Result, RigError, Signal};
+use crate::support::{FAR, Running, SOON, end_by, start, until, until_seen, wire, with_hosts};
+use artery_rig::{Host, Process, Result, Signal};
 use std::time::Instant;
 
 /// The router's output, except the lines that name its receive method and the signal that ends it.
@@ -27,16 +27,10 @@ fn frames_pass_from_one_interface_to_another() {
 #[test]
 fn top_and_ports_tell_how_long_frames_waited() {
     with_hosts("elements-waits", |hosts| {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control").display().to_string();
-        let router = start(&hosts.r, &wire("LINUX"), &["-u", &socket])?;
-        let artery = artery_rig::program::artery()?;
-        let ask = |words: &[&str]| {
-            Ok::<_, RigError>(hosts.r.command([&artery]).args(words).args(["-u", &socket]).run()?.stdout)
-        };
-        assert!(ask(&["top", "--once", "--every", "50ms"])?.starts_with("router of 2 ports: "));
+        let router = Running::run(&hosts.r, &wire("LINUX"), &[])?;
+        assert!(router.say(&["top", "--once", "--every", "50ms"])?.starts_with("router of 2 ports: "));
         assert_eq!(hosts.a.ping_with(FAR, 20, &["-i", "0.01"])?.received, 20);
-        let ports = ask(&["handler", "ports"])?;
+        let ports = router.handler(&["ports"])?;
         let column =
             ports.lines().next().and_then(|titles| titles.split('\t').position(|title| title == "in_delays"));
         let delays = |line: &str| -> u64 {
@@ -47,9 +41,7 @@ fn top_and_ports_tell_how_long_frames_waited() {
             // Each ping came alone.
             assert!(delays(line) >= 20, "{ports}");
         }
-        let output = end_by(router, Signal::INT)?;
-        assert_eq!(output.code(), Some(0), "{}", output.stderr);
-        Ok(())
+        end_by(router.process, Signal::INT).map(drop)
     });
 }
 
@@ -153,35 +145,24 @@ fn a_replaced_configuration_goes_on_with_the_same_sockets_and_loses_nothing() {
 
 /// Waits until the router has said so many times that its configuration was replaced.
 fn replaced(router: &Process, times: usize) -> Result<()> {
-    let deadline = Instant::now() + SOON;
-    while router.stderr_so_far().matches("the configuration was replaced").count() < times {
-        if Instant::now() > deadline {
-            return Err(RigError::NotSeen(router.failure(), "that the configuration was replaced".into()));
-        }
-        std::thread::yield_now();
-    }
-    Ok(())
+    const REPLACED: &str = "the configuration was replaced";
+    until_seen(router, REPLACED, || Ok(router.stderr_so_far().matches(REPLACED).count() >= times))
 }
 
 #[test]
 fn a_port_that_is_closed_leaves_no_level_of_monitoring_to_the_next_of_its_number() {
     with_hosts("elements-monitor", |hosts| {
-        let router = Router::start(&hosts.r, "FromDevice(eth0, MONITOR l0) -> Discard;")?;
+        let router = Running::run(&hosts.r, "FromDevice(eth0, MONITOR l0) -> Discard;", &["-R"])?;
         let level = || -> Result<Option<String>> {
-            let table = router.call(&["ports"])?.stdout;
+            let table = router.handler(&["ports"])?;
             let row = table.lines().nth(1);
             Ok(row.and_then(|row| row.split('\t').nth(3)).map(str::to_string))
         };
-        let deadline = Instant::now() + SOON;
-        while level()?.as_deref() != Some("l0") {
-            assert!(Instant::now() < deadline, "the element never ran");
-        }
+        until(SOON, || Ok(level()?.as_deref() == Some("l0")))?;
         router.replace("Idle -> Discard;")?;
-        while level()?.is_some() {
-            assert!(Instant::now() < deadline, "the port was never closed");
-        }
+        until(SOON, || Ok(level()?.is_none()))?;
         router.replace("FromHost(host0, 10.9.0.1/24) -> Discard;")?;
         assert_eq!(level()?.as_deref(), Some("off"));
-        end_by(router.process, Signal::TERM).map(drop)
+        router.end()
     });
 }

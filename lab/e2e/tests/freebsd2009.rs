@@ -1,6 +1,6 @@
 //! Runs of the experiment of 2009, as the program carries them out.
 
-use artery_papers::freebsd2009::{EngineName, shared_writes};
+use artery_papers::freebsd2009::{Case, EngineName, Workload, shared_writes};
 use artery_rig::program;
 use serde_json::Value;
 use std::path::Path;
@@ -10,8 +10,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_artery-bench");
 
 #[test]
 fn one_run_prints_its_figures() {
-    for engine in ["l", "s", "p", "d", "f", "c", "e", "g"] {
-        let words = ["freebsd2009-run", engine, "w1", "--threads", "2", "--millis", "20", "--samples", "2"];
+    for engine in EngineName::ALL {
+        let case = Case { threads: 2, millis: 20, samples: 2, ..Case::new(engine, Workload::W1) };
+        let words = ["freebsd2009-run", &serde_json::to_string(&case).unwrap()];
         let output = Command::new(PROGRAM).args(words).output().unwrap();
         let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         assert!(run["rates"].as_array().is_some_and(|rates| rates.len() == 2), "{run}");

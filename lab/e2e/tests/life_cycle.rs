@@ -2,7 +2,7 @@
 //! up, changes its MTU or address, has fewer queues than the router workers; and the router is killed.
 
 use crate::support::{
-    FAR, Hosts, METHODS, Router, SOON, assert_confined, end, spawn, until_answered, wire, with_hosts,
+    FAR, Hosts, METHODS, Running, SOON, assert_confined, end, spawn, until_answered, wire, with_hosts,
 };
 use artery_rig::{Host, Process, Result, Signal, Traffic};
 use std::time::{Duration, Instant};
@@ -174,17 +174,17 @@ fn an_interface_that_is_renamed_moved_or_made_again_is_used_on_by_each_method() 
 #[test]
 fn an_element_that_only_receives_notices_that_its_interface_left_and_returned() {
     with_hosts("life-receiver", |hosts| {
-        let router =
-            Router::start(&hosts.r, "FromDevice(eth1, PROMISC true) -> seen :: Counter -> Discard;")?;
+        let config = "FromDevice(eth1, PROMISC true) -> seen :: Counter -> Discard;";
+        let router = Running::run(&hosts.r, config, &["-R"])?;
         hosts.r.run(["ip", "link", "set", "eth1", "netns", hosts.a.namespace()])?;
         hosts.a.run(["ip", "link", "set", "eth1", "netns", hosts.r.namespace()])?;
         hosts.r.up("eth1")?;
-        router.process.wait_for("eth1: there is an interface 'eth1' again", SOON)?;
+        router.wait_for("eth1: there is an interface 'eth1' again", SOON)?;
         let before = router.number("seen.count")?;
         // No host has the address: it is asked for.
         hosts.b.ping("10.0.0.9", 3)?;
-        router.until("seen.count", before + 1)?;
-        end(router.process).map(drop)
+        router.until_number("seen.count", before + 1)?;
+        router.end()
     });
 }
 

@@ -1,9 +1,10 @@
 //! One process at a time forwards by an interface, whatever command it was started by; those that only look
 //! don't count.
-use crate::support::{FAR, Hosts, Router, SOON, end, start, until, until_answered, wire, with_hosts};
+use crate::support::{
+    FAR, Hosts, Running, SOON, artery_on, end, start, until, until_answered, wire, with_hosts,
+};
 use artery_rig::program::artery;
-use artery_rig::{CommandOutput, Host, Process, Result, Signal};
-use tempfile::TempDir;
+use artery_rig::{CommandOutput, Host, Result, Signal};
 
 /// Commands that forward between both ports of `r`, beside `artery run`.
 const OTHERS: [&[&str]; 2] = [
@@ -11,16 +12,9 @@ const OTHERS: [&[&str]; 2] = [
     &["adopt", "--path", "tc", "eth0", "eth1"],
 ];
 
-/// A process, and the folder of its socket.
-fn spawn(host: &Host, words: &[&str]) -> Result<(Process, TempDir)> {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("s");
-    Ok((host.command([artery()?]).args(words).env("ARTERY_SOCKET", &socket).spawn()?, folder))
-}
-
 /// What a command says that must not start.
 fn refused(host: &Host, words: &[&str]) -> Result<CommandOutput> {
-    let output = spawn(host, words)?.0.wait(SOON)?;
+    let output = Running::spawn(host, words)?.wait(SOON)?;
     assert_eq!(output.code(), Some(1), "{words:?}: {}", output.stderr);
     Ok(output)
 }
@@ -71,7 +65,7 @@ fn a_second_process_is_refused_with_the_name_of_the_first() {
 fn a_run_is_refused_where_other_commands_have_the_ports() {
     with_hosts("owner-others", |net| {
         for words in OTHERS {
-            let (mut other, _folder) = spawn(&net.r, words)?;
+            let mut other = Running::spawn(&net.r, words)?;
             let owner = format!("artery {}", words[0]);
             let pid = other.id();
             // Whoever asked before would be the owner.
@@ -99,7 +93,7 @@ fn a_run_is_refused_where_other_commands_have_the_ports() {
 
 /// A router whose port goes while it is stopped, and comes back as the port of another process. `stays` and
 /// `returns` are what it says then, and when that one has ended.
-fn port_returns(net: &Hosts, router: &mut Process, stays: &str, returns: &str) -> Result<()> {
+fn port_returns(net: &Hosts, router: &mut Running, stays: &str, returns: &str) -> Result<()> {
     router.signal(Signal::STOP);
     net.r.run(["ip", "link", "delete", "eth1"])?;
     net.r.run(["ip", "link", "add", "eth1", "type", "veth", "peer", "name", "end1"])?;
@@ -121,29 +115,28 @@ fn port_returns(net: &Hosts, router: &mut Process, stays: &str, returns: &str) -
 #[test]
 fn a_port_that_returns_and_is_anothers_stays_absent_until_that_one_has_ended() {
     with_hosts("owner-returned", |net| {
-        let (mut router, folder) = spawn(&net.r, OTHERS[0])?;
-        let shows = |state: &str| {
-            let ports = net.r.command([artery()?]).args(["show", "ports"]);
-            let shown = ports.env("ARTERY_SOCKET", folder.path().join("s")).output()?.stdout;
+        let mut router = Running::spawn(&net.r, OTHERS[0])?;
+        let shows = |router: &Running, state: &str| {
+            let shown = router.call(&["show", "ports"])?.stdout;
             Ok(shown.lines().any(|line| line.contains("eth1") && line.contains(state)))
         };
-        until(SOON, || shows("up"))?;
+        until(SOON, || shows(&router, "up"))?;
         let returns = "eth1: there is an interface 'eth1' again";
         port_returns(net, &mut router, "eth1: the port stays absent: ", returns)?;
-        until(SOON, || shows("up"))?;
-        end(router).map(drop)
+        until(SOON, || shows(&router, "up"))?;
+        router.end()
     });
 }
 
 #[test]
 fn an_adopted_port_that_returns_and_is_anothers_stays_with_the_kernel_until_that_one_has_ended() {
     with_hosts("owner-adopted", |net| {
-        let (mut adopted, _folder) = spawn(&net.r, OTHERS[1])?;
+        let mut adopted = Running::spawn(&net.r, OTHERS[1])?;
         adopted.wait_for("forwarding", SOON)?;
         let stays = "eth1: the interface has come back, and its traffic stays with the kernel: ";
         let returns = "eth1: the interface has come back, and is adopted again";
         port_returns(net, &mut adopted, stays, returns)?;
-        end(adopted).map(drop)
+        adopted.end()
     });
 }
 
@@ -167,8 +160,8 @@ fn an_owner_that_was_killed_leaves_nothing_locked_and_lookers_own_nothing() {
 #[test]
 fn one_process_goes_on_with_its_ports_whatever_replaces_its_configuration() {
     with_hosts("owner-replaced", |net| {
-        let mut router = Router::start(&net.r, &wire("LINUX"))?;
-        until_answered(&net.a, FAR, &mut router.process)?;
+        let mut router = Running::run(&net.r, &wire("LINUX"), &["-R"])?;
+        router.until_answered(&net.a, FAR)?;
         // One port, and the other one given up.
         let two = "FromDevice(eth0, PROMISC true, SNIFFER false, METHOD LINUX) -> Discard;
             Idle -> Queue -> ToDevice(eth0);";
@@ -177,13 +170,13 @@ fn one_process_goes_on_with_its_ports_whatever_replaces_its_configuration() {
         }
         let other = "Idle -> Queue -> ToDevice(eth1)";
         until(SOON, || {
-            let output = net.r.command([artery()?]).args(["run", "-q", "-e", other]).output()?;
+            let output = artery_on(&net.r, ["run", "-q", "-e", other])?.output()?;
             Ok(output.code() == Some(0))
         })?;
         let taken = refused(&net.r, &["run", "-e", "Idle -> Queue -> ToDevice(eth0)"])?;
         assert!(is_owned_by(&taken.stderr, "eth0", "artery run", router.process.id()), "{}", taken.stderr);
         router.replace(&wire("LINUX"))?;
-        until_answered(&net.a, FAR, &mut router.process)?;
-        end(router.process).map(drop)
+        router.until_answered(&net.a, FAR)?;
+        router.end()
     });
 }

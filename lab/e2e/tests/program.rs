@@ -23,34 +23,41 @@ fn help_shows_examples_and_what_there_is() {
 
 #[test]
 fn one_run_prints_its_figures() {
-    for case in ["forwarder", "graph", "prefix-3"] {
-        let output = bench(&["click1999-run", case, "--packets", "5000", "--burst", "64"]);
+    for case in [r#""Forwarder""#, r#""Graph""#, r#"{"Prefix":3}"#] {
+        let job = format!(r#"{{"case":{case},"packets":5000,"burst":64}}"#);
+        let output = bench(&["click1999-run", &job]);
         let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         assert!(run["packets"].as_u64() > Some(4900) && run["nanoseconds"].as_u64() > Some(0), "{run}");
     }
 }
 
+fn flushed(depth: &str) -> String {
+    serde_json::json!({
+        "depth": depth, "buffers": "Flushed", "packets": 5000, "burst": 32, "prefetch": true, "count": true
+    })
+    .to_string()
+}
+
 #[test]
 fn one_run_of_2008_counts_all_packets_at_the_port() {
     for (depth, returned) in [("l0", 0), ("l3", 0), ("off", 5000)] {
-        let output =
-            bench(&["misses2008-run", depth, "flushed", "--packets", "5000", "--prefetch", "--count"]);
+        let output = bench(&["misses2008-run", &flushed(depth)]);
         let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         assert_eq!(run["received"], serde_json::json!([5000, 300_000]), "{run}");
         assert_eq!(run["card"]["returned"], returned, "{run}");
         let misses = &run["card"]["misses"];
         assert!(misses["Ok"]["d1"].is_number() || misses["Err"].is_string(), "{misses}");
     }
-    let output = bench(&["misses2008-run", "l7", "hot", "--packets", "1"]);
+    let output = bench(&["misses2008-run", &flushed("l7")]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("'card', 'off', 'l0'"), "{}", text(&output.stderr));
 }
 
 #[test]
 fn wrong_usage_has_status_2_and_says_what_would_be_right() {
-    let output = bench(&["click1999-run", "prefix-99", "--packets", "1", "--burst", "1"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("prefix-0 to prefix-8"), "{}", text(&output.stderr));
+    let output = bench(&["click1999-run", r#"{"case":{"Prefix":99},"packets":1,"burst":1}"#]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("8 elements, not 99"), "{}", text(&output.stderr));
     assert_eq!(bench(&["nonsense"]).status.code(), Some(2));
 }
 
@@ -58,7 +65,7 @@ fn wrong_usage_has_status_2_and_says_what_would_be_right() {
 fn an_experiment_that_nobody_reads_ends_quietly_with_the_status_of_a_filter() {
     for words in [
         &["papers", "click1999", "--quick"][..],
-        &["click1999-run", "graph", "--packets", "10", "--burst", "1"],
+        &["click1999-run", r#"{"case":"Graph","packets":10,"burst":1}"#],
     ] {
         let (_, unread) = std::io::pipe().unwrap();
         let mut bench = Command::new(env!("CARGO_BIN_EXE_artery-bench"));

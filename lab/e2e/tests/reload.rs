@@ -2,65 +2,46 @@
 //! mistakes the running configuration stays. It reopens log files, and notifies a service manager.
 
 use crate::support::service_manager::ServiceManager;
-use crate::support::{FAR, SOON, end, under_traffic, until, until_answered, wire, with_hosts};
-use artery_rig::program::artery;
-use artery_rig::{Command, Host, Process, Result, Rig, Signal};
+use crate::support::switching::folder_with;
+use crate::support::{FAR, Running, SOON, artery_on, under_traffic, until, wire, with_hosts};
+use artery_rig::{Host, Result, Rig, Signal};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a router says of a reload that succeeded, and of one that did not.
 const REPLACED: &str = "the configuration was replaced";
 const STAYS: &str = "the configuration was not replaced; the running one stays";
 
-/// Signals a router to reload, and waits until it has reported the outcome once more than before.
-fn reload(router: &mut Process, outcome: &str) -> Result<()> {
-    let count = |router: &Process| router.stderr_so_far().matches(outcome).count();
-    let before = count(router);
-    router.signal(Signal::HUP);
-    let deadline = Instant::now() + SOON;
-    while count(router) == before {
-        assert!(router.is_running(), "SIGHUP ended it: {}", router.stderr_so_far());
-        assert!(Instant::now() < deadline, "not said: {outcome}: {}", router.stderr_so_far());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
 #[test]
 fn a_router_reads_its_file_again_with_or_without_r_and_loses_nothing() {
     with_hosts("reload-run", |hosts| {
         for options in [&[][..], &["-R"]] {
-            let folder = tempfile::tempdir().unwrap();
-            let (file, socket) = (folder.path().join("wire.click"), folder.path().join("control"));
-            std::fs::write(&file, wire("AUTO")).unwrap();
-            let command = hosts.r.command([artery()?]).arg("run").arg(&file).args(options);
-            let mut router = command.arg("-u").arg(&socket).spawn()?;
-            until_answered(&hosts.a, FAR, &mut router)?;
+            let folder = folder_with(&[("wire.click", &wire("AUTO"))]);
+            let file = folder.path().join("wire.click");
+            let words = [&["run", file.to_str().unwrap()][..], options].concat();
+            let mut router = Running::spawn_in(folder, &hosts.r, words)?;
+            router.until_answered(&hosts.a, FAR)?;
             let texts = [wire("AUTO") + " added :: Idle;", wire("AUTO")];
             let mut times = 0;
             under_traffic((&hosts.a, &hosts.b, FAR), 4000, |_| {
                 std::fs::write(&file, &texts[times % 2]).unwrap();
                 times += 1;
-                reload(&mut router, REPLACED)
+                router.reload(REPLACED).map(drop)
             })?;
-            let ask = |handler: &str| {
-                let command = hosts.r.command([artery()?]).arg("handler").arg("-u").arg(&socket);
-                command.arg(handler).output()
-            };
             std::fs::write(&file, &texts[0]).unwrap();
-            reload(&mut router, REPLACED)?;
-            assert_eq!(ask("added.class")?.stdout.trim(), "Idle");
+            router.reload(REPLACED)?;
+            assert_eq!(router.handler(&["added.class"])?.trim(), "Idle");
             std::fs::write(&file, "left :: FromDevice(eth0) -> Nonsuch;\n").unwrap();
-            reload(&mut router, STAYS)?;
+            router.reload(STAYS)?;
             let said = router.stderr_so_far();
             assert!(said.contains("no class is called `Nonsuch`"), "{said}");
             assert!(said.contains("wire.click:1:29"), "{said}");
             std::fs::remove_file(&file).unwrap();
-            reload(&mut router, STAYS)?;
+            router.reload(STAYS)?;
             assert!(router.stderr_so_far().contains("wire.click: No such file or directory"));
-            assert_eq!(ask("added.class")?.stdout.trim(), "Idle");
-            until_answered(&hosts.a, FAR, &mut router)?;
-            end(router)?;
+            assert_eq!(router.handler(&["added.class"])?.trim(), "Idle");
+            router.until_answered(&hosts.a, FAR)?;
+            router.end()?;
         }
         Ok(())
     });
@@ -75,14 +56,13 @@ fn a_router_reads_its_tables_again() {
         a.address("eth0", "10.0.1.2/24")?.route("default", "10.0.1.1")?;
         b.address("eth0", "10.0.2.2/24")?.route("default", "10.0.2.1")?;
         b.address("lo", "192.0.2.1/32")?.address("lo", "198.51.100.1/32")?;
-        let folder = tempfile::tempdir().unwrap();
-        let (table, socket) = (folder.path().join("routes.txt"), folder.path().join("control"));
-        std::fs::write(&table, "192.0.2.0/24\n").unwrap();
-        let command = r.command([artery()?]).arg("router").args(["--port", "eth0=10.0.1.1/24"]);
-        let command = command.args(["--port", "eth1=10.0.2.1/24", "--workers", "2", "--table"]);
-        let command = command.arg(format!("{}=10.0.2.2", table.display()));
-        let mut router = command.arg("-u").arg(&socket).spawn()?;
-        until_answered(&a, "192.0.2.1", &mut router)?;
+        let folder = folder_with(&[("routes.txt", "192.0.2.0/24\n")]);
+        let table = folder.path().join("routes.txt");
+        let by = format!("--table={}=10.0.2.2", table.display());
+        let words =
+            ["router", "--port", "eth0=10.0.1.1/24", "--port", "eth1=10.0.2.1/24", "--workers", "2", &by];
+        let mut router = Running::spawn_in(folder, &r, words)?;
+        router.until_answered(&a, "192.0.2.1")?;
         let answers = |address: &str| Ok::<_, artery_rig::RigError>(a.ping(address, 2)?.received);
         let until_both_answer =
             || until(SOON, || Ok(answers("192.0.2.1")? == 2 && answers("198.51.100.1")? == 2));
@@ -92,15 +72,15 @@ fn a_router_reads_its_tables_again() {
         under_traffic((&a, &b, "192.0.2.1"), 4000, |_| {
             times += 1;
             std::fs::write(&table, texts[times % 2]).unwrap();
-            reload(&mut router, REPLACED)
+            router.reload(REPLACED).map(drop)
         })?;
         std::fs::write(&table, texts[1]).unwrap();
-        reload(&mut router, REPLACED)?;
+        router.reload(REPLACED)?;
         // By the new route.
         until_both_answer()?;
         // Another MTU of the interface, which the host's interface follows.
         r.mtu("eth0", 1400)?;
-        reload(&mut router, REPLACED)?;
+        router.reload(REPLACED)?;
         let host_port = r.run(["ip", "link", "show", "artery0"])?.stdout;
         assert!(host_port.contains(" mtu 1400 "), "{host_port}");
         for (wrong, why) in [
@@ -111,13 +91,13 @@ fn a_router_reads_its_tables_again() {
                 "" => std::fs::remove_file(&table).unwrap(),
                 text => std::fs::write(&table, text).unwrap(),
             }
-            reload(&mut router, STAYS)?;
+            router.reload(STAYS)?;
             let said = router.stderr_so_far();
             assert!(said.contains(why), "{why}: {said}");
             // The routes stay.
             until_both_answer()?;
         }
-        end(router).map(drop)
+        router.end()
     });
 }
 
@@ -154,21 +134,9 @@ impl Switch {
         self.folder.path().join(name)
     }
 
-    /// `artery up` with these files, not started yet.
-    fn command(&self) -> Result<Command> {
-        let command = self.s.command([artery()?]).arg("up").arg("--etc").arg(self.path("etc"));
-        Ok(command.arg("-u").arg(self.path("control")))
-    }
-
-    fn start(&self, options: &[&str]) -> Result<Process> {
-        let mut process = self.command()?.args(options).spawn()?;
-        until_answered(&self.hosts[0], "10.0.0.2", &mut process)?;
-        Ok(process)
-    }
-
-    fn pfctl(&self, words: &str) -> Result<String> {
-        let command = self.s.command([artery()?]).arg("pfctl").args(words.split_whitespace());
-        Ok(command.env("ARTERY_SOCKET", self.path("control")).run()?.stdout)
+    /// Starts `artery up` with these files, and waits until it forwards.
+    fn start(&self, options: &[&str]) -> Result<Running> {
+        Running::switch(&self.s, &self.hosts[0], &self.path("etc"), options)
     }
 
     /// Waits until two pings are answered. That no packet is lost is tested with datagrams that are counted.
@@ -180,6 +148,10 @@ impl Switch {
     fn answers(&self, from: usize, address: &str) -> Result<u64> {
         Ok(self.hosts[from].ping(address, 2)?.received)
     }
+}
+
+fn pfctl(switch: &Running, words: &str) -> Result<String> {
+    Ok(switch.command(&["pfctl"])?.args(words.split_whitespace()).run()?.stdout)
 }
 
 #[test]
@@ -195,18 +167,18 @@ fn a_switch_reads_its_folder_again_and_keeps_states_and_tables() {
         let [a, b, _] = &net.hosts;
         net.until_reached(0, "10.0.0.9")?;
         assert_eq!(net.answers(0, "10.0.0.3")?, 0);
-        net.pfctl("-t spam -T add 10.0.0.99")?;
-        under_traffic((a, b, "10.0.0.2"), 4000, |_| reload(&mut switch, REPLACED))?;
+        pfctl(&switch, "-t spam -T add 10.0.0.99")?;
+        under_traffic((a, b, "10.0.0.2"), 4000, |_| switch.reload(REPLACED).map(drop))?;
 
         // Rules that let only pings pass: a connection that is there goes on, a new one does not begin.
         let connection = std::thread::scope(|scope| {
             let running = scope.spawn(|| a.iperf3(b, "10.0.0.2", &["-t", "3"]));
-            until(SOON, || Ok(net.pfctl("-s states")?.matches("5201").count() >= 2))?;
+            until(SOON, || Ok(pfctl(&switch, "-s states")?.matches("5201").count() >= 2))?;
             net.write("pf.conf", &(rules.to_string() + "block proto tcp\n"));
-            reload(&mut switch, REPLACED)?;
+            switch.reload(REPLACED)?;
             // A port more, in front of others: states are kept there, too.
             net.write("hostname.veb0", "add eth2\nadd eth0\nadd eth1\nadd vport0\nlink1\nup\n");
-            reload(&mut switch, REPLACED)?;
+            switch.reload(REPLACED)?;
             running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
         })?;
         assert!(connection.bits_per_second > 1e6, "{connection:?}");
@@ -214,12 +186,12 @@ fn a_switch_reads_its_folder_again_and_keeps_states_and_tables() {
         net.until_reached(0, "10.0.0.2")?;
         // By the new port.
         net.until_reached(0, "10.0.0.3")?;
-        let spam = net.pfctl("-t spam -T show")?;
+        let spam = pfctl(&switch, "-t spam -T show")?;
         assert_eq!(spam.trim(), "10.0.0.99", "what was put into a table stays");
 
         // The host's own port gets another address.
         net.write("hostname.vport0", "inet 10.0.0.8 255.255.255.0\n");
-        reload(&mut switch, REPLACED)?;
+        switch.reload(REPLACED)?;
         net.until_reached(0, "10.0.0.8")?;
         assert_eq!(net.answers(0, "10.0.0.9")?, 0);
 
@@ -231,7 +203,7 @@ fn a_switch_reads_its_folder_again_and_keeps_states_and_tables() {
         ] {
             let before = std::fs::read_to_string(net.path("etc").join(name)).unwrap();
             net.write(name, wrong);
-            reload(&mut switch, STAYS)?;
+            switch.reload(STAYS)?;
             let said = switch.stderr_so_far();
             assert!(said.contains(why), "{why}: {said}");
             net.write(name, &before);
@@ -241,28 +213,22 @@ fn a_switch_reads_its_folder_again_and_keeps_states_and_tables() {
         }
 
         // A port that is not the switch's any more can be another's.
-        let other = |net: &Switch| {
-            let command =
-                net.s.command([artery()?]).args(["router", "--no-host", "--port", "eth2=10.9.0.1/24"]);
-            command.arg("-u").arg(net.path("other")).spawn()
-        };
-        let mut refused = other(&net)?;
+        let other = || Running::spawn(&net.s, ["router", "--no-host", "--port", "eth2=10.9.0.1/24"]);
+        let mut refused = other()?;
         assert!(refused.wait(SOON)?.stderr.contains("another router has eth2 as its port"));
         net.write("hostname.veb0", "add eth0\nadd eth1\nadd vport0\nlink1\nup\n");
-        reload(&mut switch, REPLACED)?;
+        switch.reload(REPLACED)?;
         // Once the switch has closed it.
-        let mut router = other(&net)?;
-        let asked =
-            || net.s.command([artery()?]).args(["show", "ports", "-u"]).arg(net.path("other")).output();
+        let mut router = other()?;
         until(SOON, || {
             if !router.is_running() {
-                router = other(&net)?;
+                router = other()?;
             }
-            Ok(asked()?.succeeded())
+            Ok(router.call(&["show", "ports"])?.succeeded())
         })?;
-        end(router)?;
+        router.end()?;
         net.until_reached(0, "10.0.0.2")?;
-        end(switch).map(drop)
+        switch.end()
     });
 }
 
@@ -298,14 +264,14 @@ fn a_log_of_packets_is_opened_again_also_where_the_rules_are_refused() {
             let renamed = net.path(&format!("pflog.{n}"));
             std::fs::rename(&log, &renamed).unwrap();
             net.write("pf.conf", rules);
-            reload(&mut switch, outcome)?;
+            switch.reload(outcome)?;
             // The graph that was replaced writes what it has and closes its file.
             std::thread::sleep(Duration::from_millis(100));
             files.push((renamed.clone(), packets(&renamed)));
             net.until_reached(0, "10.0.0.2")?;
             until(SOON, || Ok(log.exists() && packets(&log) >= 4))?;
         }
-        end(switch)?;
+        switch.end()?;
         for (path, before) in files {
             assert_eq!(packets(&path), before, "nothing is added to {}", path.display());
         }
@@ -325,17 +291,15 @@ fn a_service_manager_is_told_when_packets_are_forwarded_and_of_reloads() {
         std::fs::write(&file, wire("AUTO")).unwrap();
         std::fs::write(&table, "192.0.2.0/24\n").unwrap();
         let manager = ServiceManager::new(net.folder.path());
-        let run = net.s.command([artery()?]).arg("run").arg(&file).arg("-u").arg(net.path("control"));
-        let router = net.s.command([artery()?]).args(["router", "--port", "eth0=10.0.1.1/24"]);
-        let router = router.arg("--table").arg(format!("{}=10.0.1.2", table.display()));
-        let router = router.arg("-u").arg(net.path("control"));
+        let up = artery_on(&net.s, ["up", "--etc"])?.arg(net.path("etc"));
+        let run = artery_on(&net.s, ["run"])?.arg(&file);
+        let router = artery_on(&net.s, ["router", "--port", "eth0=10.0.1.1/24", "--table"])?;
+        let router = router.arg(format!("{}=10.0.1.2", table.display()));
         let etc = net.path("etc").join("hostname.veb0");
-        for (command, forwards, read) in
-            [(net.command()?, true, &etc), (run, true, &file), (router, false, &table)]
-        {
+        for (command, forwards, read) in [(up, true, &etc), (run, true, &file), (router, false, &table)] {
             let text = std::fs::read_to_string(read).unwrap();
             let command = command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "200000");
-            let mut process = command.spawn()?;
+            let mut process = command.arg("-u").arg(net.path("control")).spawn()?;
             assert_eq!(manager.told("READY=1"), "READY=1\nSTATUS=forwarding");
             if forwards {
                 // At once: the first packet after that passes.

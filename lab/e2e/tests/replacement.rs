@@ -1,7 +1,7 @@
 //! What becomes of packets that are under way when a router gets another configuration by its control socket,
 //! or is asked to end: on real interfaces, to the last datagram.
 
-use crate::support::{FAR, Hosts, METHODS, Router, end, until_answered, wire, with_hosts};
+use crate::support::{FAR, Hosts, METHODS, Running, end, meanwhile, until_answered, wire, with_hosts};
 use artery_rig::{Result, Traffic, TrafficReport};
 
 /// Numbered datagrams in four flows from `a` to `b`, of which nothing but the router can lose any; at the
@@ -10,22 +10,18 @@ fn stream<T>(
     hosts: &Hosts,
     frames: u64,
     rate: u64,
-    meanwhile: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
+    what: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
 ) -> Result<(TrafficReport, T)> {
     let traffic = Traffic::between(&hosts.a, &hosts.b, FAR).frames(frames).rate(rate).flows(4);
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
-        let done = meanwhile(&|| !running.is_finished());
-        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-        assert_eq!((report.sent, report.refused, report.overrun), (frames, 0, 0), "{report}");
-        assert_eq!((report.reordered, report.duplicated, report.strays), (0, 0, 0), "{report}");
-        Ok((report, done?))
-    })
+    let (report, done) = meanwhile(traffic, what)?;
+    assert_eq!((report.sent, report.refused, report.overrun), (frames, 0, 0), "{report}");
+    assert_eq!((report.reordered, report.duplicated, report.strays), (0, 0, 0), "{report}");
+    Ok((report, done))
 }
 
 /// Replaces a configuration by `texts` in turn while datagrams pass; none may be lost.
 fn loses_nothing(hosts: &Hosts, method: &str, texts: &[String]) -> Result<()> {
-    let mut router = Router::start(&hosts.r, &texts[0])?;
+    let mut router = Running::run(&hosts.r, &texts[0], &["-R"])?;
     until_answered(&hosts.a, FAR, &mut router.process)?;
     let (report, times) = stream(hosts, 4000, 4000, |more| {
         let mut times = 0;
@@ -81,10 +77,10 @@ fn slow_wire(method: &str, queue: &str, rate: u32) -> String {
 fn what_is_lost_with_a_queue_that_has_no_heir_is_what_is_said_to_be_replaced() {
     with_hosts("replace-lost", |hosts| {
         for method in METHODS {
-            let mut router = Router::start(&hosts.r, &slow_wire(method, "q", 500))?;
+            let mut router = Running::run(&hosts.r, &slow_wire(method, "q", 500), &["-R"])?;
             until_answered(&hosts.a, FAR, &mut router.process)?;
             let (report, replaced) = stream(hosts, 1000, 1000, |_| {
-                router.until("q.length", 100)?;
+                router.until_number("q.length", 100)?;
                 assert_eq!(
                     router.replace(&slow_wire(method, "q", 500))?,
                     0,
@@ -104,15 +100,15 @@ fn what_is_lost_with_a_queue_that_has_no_heir_is_what_is_said_to_be_replaced() {
 fn a_router_that_is_told_to_end_sends_what_waits_in_its_queues_first() {
     with_hosts("replace-drain", |hosts| {
         for method in METHODS {
-            let mut router = Router::start(&hosts.r, &slow_wire(method, "q", 20))?;
+            let mut router = Running::run(&hosts.r, &slow_wire(method, "q", 20), &["-R"])?;
             until_answered(&hosts.a, FAR, &mut router.process)?;
             let (report, (waited, output)) = stream(hosts, 120, 4000, |_| {
                 // One is sent ahead.
-                router.until("seen.count", 121)?;
+                router.until_number("seen.count", 121)?;
                 let waited = router.number("q.length")?;
                 // So fast that all leave in the second that a router has for that, and not before it gets
                 // the signal to end.
-                router.call(&["pace.rate", "300"])?;
+                router.handler(&["pace.rate", "300"])?;
                 Ok((waited, end(router.process)?))
             })?;
             assert!(waited >= 30, "{method}: {waited}");

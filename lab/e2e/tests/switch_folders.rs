@@ -1,8 +1,8 @@
 //! `artery up` from folders of BSD's files between Linux hosts: what is judged is what is done, and what the
 //! packet filter of a switch does with what passes.
 
-use crate::support::switching::{self, Switch, SwitchNet, address, folder_with};
-use crate::support::{SOON, end, until};
+use crate::support::switching::{self, SwitchNet, address, folder_with};
+use crate::support::{Running, SOON, end, until};
 use artery_rig::Result;
 use artery_rig::program::artery;
 use artery_wire::build::{ether, ip4};
@@ -24,13 +24,8 @@ fn etc(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 /// Starts a switch of both ports.
-fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Switch> {
-    Switch::start(&net.s, &net.hosts[0], etc, &[&["--map", MAP], options].concat())
-}
-
-/// What `artery pfctl` says of a switch: its status, and both its outputs.
-fn pfctl(switch: &Switch, words: &[&str], rules: &str) -> Result<(Option<i32>, String)> {
-    switch.command(&[&["pfctl"], words].concat(), rules)
+fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Running> {
+    Running::switch(&net.s, &net.hosts[0], etc, &[&["--map", MAP], options].concat())
 }
 
 /// What a command about a folder says: its status and its output.
@@ -96,7 +91,7 @@ fn rules_for_the_internet_side_are_not_taken_for_done() {
         let running = start(net, folder.path(), &["--lenient"])?;
         running.process.wait_for("pf.conf:1: on egress", SOON)?;
         assert_eq!(net.hosts[0].ping(&address(1), 2)?.received, 2, "it never applies");
-        let (status, said) = pfctl(&running, &["-f", "-"], "pass\nblock in on em9\n")?;
+        let (status, said) = running.pfctl("-f -", "pass\nblock in on em9\n")?;
         assert!(status == Some(0) && said.contains("stdin:2: warning: on em9: no interface here"), "{said}");
         end(running.process).map(drop)
     });
@@ -119,8 +114,7 @@ fn openbsds_own_rules_filter_what_passes() {
         })?;
         assert_eq!(udp, Some(std::io::ErrorKind::ConnectionRefused), "block return answers");
         // The same rules as text: what never matches is not blocked either.
-        let (status, said) =
-            pfctl(&running, &["-f", "-"], "pass\nblock return out proto {tcp udp} user root\n")?;
+        let (status, said) = running.pfctl("-f -", "pass\nblock return out proto {tcp udp} user root\n")?;
         assert!(status == Some(0) && said.contains("stdin:2: warning: user and group"), "{said}");
         let tcp = net.hosts[0].iperf3(&net.hosts[1], &address(1), &["-t", "1"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
@@ -149,7 +143,7 @@ fn what_no_host_would_take_ends_at_a_filtered_switch() {
         until(SOON, || Ok(captured.frames().len() >= 2))?;
         std::thread::sleep(std::time::Duration::from_millis(200));
         assert_eq!(captured.frames().len(), 2, "the good ones alone");
-        let info = pfctl(&running, &["-s", "info"], "")?.1;
+        let info = running.pfctl("-s info", "")?.1;
         let line =
             |name: &str| info.lines().find(|line| line.trim_start().starts_with(name)).unwrap().to_string();
         assert_eq!(line("proto-cksum").split_whitespace().nth(1), Some("2"), "{info}");
@@ -165,13 +159,13 @@ fn a_log_begins_and_goes_on_and_interfaces_are_counted() {
         let log = folder.path().join("pflog");
         let running = start(net, folder.path(), &["--allow-path", &folder.path().display().to_string()])?;
         let rules = "set loginterface em\npass log (all)\n";
-        let (status, said) = pfctl(&running, &["-f", "-"], rules)?;
+        let (status, said) = running.pfctl("-f -", rules)?;
         assert!(
             status == Some(0) && said.contains("they log nothing; --pflog FILE begins one now"),
             "{said}"
         );
         let file = log.display().to_string();
-        assert_eq!(pfctl(&running, &["--pflog", &file, "-f", "-"], rules)?, (Some(0), String::new()));
+        assert_eq!(running.pfctl(&format!("--pflog {file} -f -"), rules)?, (Some(0), String::new()));
         let written = || std::fs::metadata(&log).map_or(0, |kind| kind.len());
         net.hosts[0].ping(&address(1), 2)?;
         until(SOON, || Ok(written() > 24))?;
@@ -181,11 +175,11 @@ fn a_log_begins_and_goes_on_and_interfaces_are_counted() {
         until(SOON, || Ok(written() > 24))?;
         let shown = net.s.run(["tcpdump", "-n", "-e", "-r", &file])?.stdout;
         assert!(shown.contains("pass in on em0: 10.0.0.1 > 10.0.0.2: ICMP echo request"), "{shown}");
-        let info = pfctl(&running, &["-s", "info"], "")?.1;
+        let info = running.pfctl("-s info", "")?.1;
         assert!(info.contains("Interface Stats for em "), "{info}");
         let bytes = info.lines().find(|line| line.trim_start().starts_with("Bytes In")).unwrap();
         assert_ne!(bytes.split_whitespace().nth(2), Some("0"), "{info}");
-        let interfaces = pfctl(&running, &["-vv", "-s", "Interfaces"], "")?.1;
+        let interfaces = running.pfctl("-vv -s Interfaces", "")?.1;
         let em0 = interfaces.split("em0\n").nth(1).unwrap_or_default();
         let lines: Vec<&str> = em0.lines().take(10).collect();
         assert!(lines[0].starts_with("\tCleared:     "), "{interfaces}");
@@ -209,7 +203,7 @@ fn a_vport_keeps_its_address_over_a_restart_and_announces_itself() {
         for _ in 0..2 {
             let captured = net.hosts[0].capture_with("eth0", &["-Q", "in", "arp or icmp6"])?;
             let mut running = start(net, folder.path(), &[])?;
-            crate::support::until_answered(&net.hosts[0], "10.0.0.9", &mut running.process)?;
+            running.until_answered(&net.hosts[0], "10.0.0.9")?;
             let mac = net.s.mac("vport0")?;
             // A request of 10.0.0.9 for itself, and an advertisement of 2001:db8::9.
             let announces = |frame: &[u8]| {
@@ -240,10 +234,10 @@ fn addresses_that_linux_gives_by_itself_are_none_that_rules_mean() {
             ("pf.conf", "pass\n"),
         ]);
         let mut running = start(net, folder.path(), &[])?;
-        crate::support::until_answered(&net.hosts[0], "10.0.0.9", &mut running.process)?;
+        running.until_answered(&net.hosts[0], "10.0.0.9")?;
         until(SOON, || Ok(net.s.run(["ip", "-6", "address", "show", "vport0"])?.stdout.contains("fe80::")))?;
         let rules = "block\npass in on vport0 to vport0\npass out on vport0 from vport0\n";
-        let (status, said) = pfctl(&running, &["-vf", "-"], rules)?;
+        let (status, said) = running.pfctl("-vf -", rules)?;
         assert_eq!(status, Some(0), "{said}");
         assert!(said.contains("to 10.0.0.9") && !said.contains("fe80"), "{said}");
         assert_eq!(net.hosts[0].ping("10.0.0.9", 2)?.received, 2);

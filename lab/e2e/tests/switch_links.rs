@@ -1,8 +1,9 @@
 //! What a switch of `artery up` does about links: in a ring with the kernel's bridge, and where they go down.
 
-use crate::support::{SOON, end};
+use crate::support::switching::folder_with;
+use crate::support::{Running, SOON, end};
 use artery_rig::program::artery;
-use artery_rig::{Host, Process, Result, Rig};
+use artery_rig::{Host, Result, Rig};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,40 +12,22 @@ use std::time::{Duration, Instant};
 /// How long a spanning tree of the old protocol may take: two forward delays and what the host needs besides.
 const TREE: Duration = Duration::from_secs(40);
 
-/// A switch that runs, and where it is reached.
-struct Running {
-    process: Process,
-    host: Host,
-    /// Holds the socket, and the files it was started from.
-    folder: tempfile::TempDir,
+/// Starts a switch of all interfaces, with this file of its own.
+fn start(host: &Host, veb0: &str) -> Result<Running> {
+    let folder = folder_with(&[("hostname.veb0", veb0), ("hostname.eth*", "up\n")]);
+    let etc = folder.path().display().to_string();
+    Running::spawn_in(folder, host, ["up", "--etc", &etc])
 }
 
 impl Running {
-    fn start(host: &Host, veb0: &str) -> Result<Running> {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in [("hostname.veb0", veb0), ("hostname.eth*", "up\n")] {
-            std::fs::write(folder.path().join(name), text).unwrap();
-        }
-        let command = host.command([artery()?]).arg("up").arg("--etc").arg(folder.path());
-        let process = command.arg("-u").arg(folder.path().join("control")).spawn()?;
-        Ok(Running { process, host: host.clone(), folder })
-    }
-
-    /// The switch as `artery ifconfig` shows it.
-    fn show(&self) -> Result<String> {
-        let command = self.host.command([artery()?]).args(["ifconfig", "veb0"]);
-        let output = command.env("ARTERY_SOCKET", self.folder.path().join("control")).output()?;
-        Ok(output.stdout + &output.stderr)
-    }
-
     /// What becomes of a frame, or why the switch can't say yet.
     fn explain(&self, frame: &str) -> Result<String> {
-        let said = read_handler(&self.folder.path().join("control"), &format!("veb0.explain {frame}"));
+        let said = read_handler(&self.socket, &format!("veb0.explain {frame}"));
         Ok(said.unwrap_or_else(|error| error.to_string()))
     }
 
     /// Waits until a question is answered as wanted.
-    fn until(
+    fn until_says(
         &self,
         ask: impl Fn() -> Result<String>,
         limit: Duration,
@@ -69,6 +52,11 @@ fn read_handler(socket: &Path, handler: &str) -> std::io::Result<String> {
     let mut said = String::new();
     socket.read_to_string(&mut said)?;
     Ok(said)
+}
+
+/// The switch as `artery ifconfig` shows it.
+fn show(switch: &Running) -> Result<String> {
+    Ok(switch.ifconfig("veb0")?.1)
 }
 
 fn count(text: &str, what: &str) -> usize {
@@ -102,16 +90,14 @@ fn in_a_ring_with_the_kernels_bridge_one_port_is_held_back_and_a_cut_is_healed()
             k.run(["ip", "link", "set", port, "master", "br0"])?;
         }
         k.up("br0")?;
-        let running = Running::start(
-            &s,
-            "add eth0\nadd eth1\nadd eth2\nstp eth0\nedge eth0\nstp eth1\nstp eth2\nup\n",
-        )?;
+        let running =
+            start(&s, "add eth0\nadd eth1\nadd eth2\nstp eth0\nedge eth0\nstp eth1\nstp eth2\nup\n")?;
 
         // The kernel's bridge is the root: one of the two paths to it is blocked.
         let is_settled = |said: &str| {
             count(said, " forwarding role root\n") == 1 && count(said, " blocking role alternate\n") == 1
         };
-        let shown = running.until(|| running.show(), TREE, is_settled)?;
+        let shown = running.until_says(|| show(&running), TREE, is_settled)?;
         assert!(
             shown.contains("\tpriority 32768 hellotime 2 fwddelay 15 maxage 20 holdcnt 6 proto rstp\n"),
             "{shown}"
@@ -130,8 +116,8 @@ fn in_a_ring_with_the_kernels_bridge_one_port_is_held_back_and_a_cut_is_healed()
             "right"
         };
         k.run(["ip", "link", "set", root, "down"])?;
-        running.until(
-            || running.show(),
+        running.until_says(
+            || show(&running),
             TREE,
             |said| {
                 count(said, " forwarding role root\n") == 1 && count(said, " disabled role disabled\n") == 1
@@ -150,8 +136,8 @@ fn between_two_hosts(rig: &Rig) -> Result<([Host; 3], Running)> {
     rig.link(&b, "eth0", &s, "eth1")?;
     a.address("eth0", "10.0.0.1/24")?;
     b.address("eth0", "10.0.0.2/24")?;
-    let mut running = Running::start(&s, "add eth0\nadd eth1\nup\n")?;
-    crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+    let mut running = start(&s, "add eth0\nadd eth1\nup\n")?;
+    running.until_answered(&a, "10.0.0.2")?;
     Ok(([a, b, s], running))
 }
 
@@ -165,16 +151,16 @@ fn frames_do_not_go_to_links_that_are_down_and_return_with_them() {
         let ([a, b, s], mut running) = between_two_hosts(rig)?;
         let frame = format!("eth0 ff:ff:ff:ff:ff:ff {}", a.mac("eth0")?);
         let leaves = |said: &str| said.contains("leaves by eth1");
-        running.until(|| running.explain(&frame), SOON, leaves)?;
+        running.until_says(|| running.explain(&frame), SOON, leaves)?;
         // At the switch's own end, and at the other's.
         for host in [&s, &b] {
             let port = if host.name() == s.name() { "eth1" } else { "eth0" };
             host.down(port)?;
-            let said = running.until(|| running.explain(&frame), SOON, |said| !leaves(said))?;
+            let said = running.until_says(|| running.explain(&frame), SOON, |said| !leaves(said))?;
             assert!(said.contains("link"), "{said}");
             host.up(port)?;
-            running.until(|| running.explain(&frame), SOON, leaves)?;
-            crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+            running.until_says(|| running.explain(&frame), SOON, leaves)?;
+            running.until_answered(&a, "10.0.0.2")?;
         }
         end(running.process).map(drop)
     });
@@ -189,18 +175,18 @@ fn an_interface_that_is_renamed_or_made_again_stays_a_port_of_the_switch() {
         assert_eq!(a.ping("10.0.0.2", 5)?.received, 5);
         let frame = format!("eth0 ff:ff:ff:ff:ff:ff {}", a.mac("eth0")?);
         let leaves = |said: &str| said.contains("leaves by eth1");
-        running.until(|| running.explain(&frame), SOON, leaves)?;
+        running.until_says(|| running.explain(&frame), SOON, leaves)?;
         let mac = b.mac("eth0")?;
         s.run(["ip", "link", "delete", "wan0"])?;
         running.process.wait_for("eth1: interface vanished while in use; the port is absent", SOON)?;
-        let said = running.until(|| running.explain(&frame), SOON, |said| !leaves(said))?;
+        let said = running.until_says(|| running.explain(&frame), SOON, |said| !leaves(said))?;
         assert!(said.contains("link"), "{said}");
         let far = ["type", "veth", "peer", "name", "eth0", "address", &mac, "netns", b.namespace()];
         s.run([&["ip", "link", "add", "eth1"][..], &far].concat())?;
         b.address("eth0", "10.0.0.2/24")?.up("eth0")?;
         s.up("eth1")?;
-        running.until(|| running.explain(&frame), SOON, leaves)?;
-        crate::support::until_answered(&a, "10.0.0.2", &mut running.process)?;
+        running.until_says(|| running.explain(&frame), SOON, leaves)?;
+        running.until_answered(&a, "10.0.0.2")?;
         end(running.process).map(drop)
     });
 }

@@ -1,8 +1,8 @@
 //! `artery up` from the files of the benchmark of 2021 and others, between Linux hosts, and
 //! `artery ifconfig` while it runs.
 
-use crate::support::switching::{self, Switch, SwitchNet, address, folder_with};
-use crate::support::{SOON, assert_confined, end, until};
+use crate::support::switching::{self, SwitchNet, address, folder_with};
+use crate::support::{Running, SOON, assert_confined, end, until};
 use artery_rig::program::artery;
 use artery_rig::{Host, Result};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -25,21 +25,11 @@ fn veb2021() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/veb2021")
 }
 
-fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Switch> {
-    Switch::start(&net.s, &net.hosts[0], etc, options)
+fn start(net: &Net, etc: &Path, options: &[&str]) -> Result<Running> {
+    Running::switch(&net.s, &net.hosts[0], etc, options)
 }
 
-impl Switch {
-    /// What `artery ifconfig` says: its status, and both its outputs.
-    fn ifconfig(&self, words: &str) -> Result<(Option<i32>, String)> {
-        self.command(&[&["ifconfig"], &words.split_whitespace().collect::<Vec<_>>()[..]].concat(), "")
-    }
-
-    /// What `artery pfctl` says of rules, or with none of what is asked: its status, and both its outputs.
-    fn pfctl(&self, words: &str, rules: &str) -> Result<(Option<i32>, String)> {
-        self.command(&[&["pfctl"], &words.split_whitespace().collect::<Vec<_>>()[..]].concat(), rules)
-    }
-
+impl Running {
     /// What `artery ifconfig` says when it succeeds.
     fn says(&self, words: &str) -> Result<String> {
         let (status, said) = self.ifconfig(words)?;
@@ -321,7 +311,7 @@ fn fragments_pass_rules_as_a_whole_and_leave_as_fragments() {
 }
 
 /// A switch of two hosts whose own host has 10.0.0.9 by a vport, with these rules.
-fn start_with_vport(net: &Net, rules: &str) -> Result<(TempDir, Switch)> {
+fn start_with_vport(net: &Net, rules: &str) -> Result<(TempDir, Running)> {
     let files = folder_with(&[
         ("hostname.veb0", "add em0\nadd em1\nadd vport0\nup\n"),
         ("hostname.em*", "up\n"),

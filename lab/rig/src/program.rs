@@ -4,7 +4,7 @@ use crate::RigError;
 use anyhow::{Context as _, bail};
 use artery_device::Interface;
 use artery_elements::CLASSES;
-use artery_engine::{Classes, Handle, Problem, Router, RouterSettings};
+use artery_engine::{Class, Classes, Handle, Problem, Router, RouterSettings};
 use artery_lang::{Diagnostic, Ir, Options, Processing, Sources, check, compile};
 use std::path::{Path, PathBuf};
 
@@ -16,22 +16,20 @@ pub struct Checked {
 }
 
 /// Compiles and checks a configuration; the error shows every diagnostic, warnings too.
-pub fn checked(name: &str, text: &str, variables: &[(&str, &str)]) -> anyhow::Result<Checked> {
-    checked_with(CLASSES, name, text, variables)
+pub fn checked(name: &str, text: &str) -> anyhow::Result<Checked> {
+    check_with(CLASSES, name, text)
 }
 
-/// The same with classes of the caller's choice.
-pub fn checked_with(
-    classes: Classes,
-    name: &str,
-    text: &str,
-    variables: &[(&str, &str)],
-) -> anyhow::Result<Checked> {
+/// The same with the caller's own classes beside all others.
+pub fn checked_with(own: &[&'static Class], name: &str, text: &str) -> anyhow::Result<Checked> {
+    // A process has few of these lists, and routers refer to them as long as they run.
+    check_with(Classes([CLASSES.0, own].concat().leak()), name, text)
+}
+
+fn check_with(classes: Classes, name: &str, text: &str) -> anyhow::Result<Checked> {
     let mut sources = Sources::default();
     let file = sources.add_file(name, text);
-    let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-    let options = Options { variables, ..Options::default() };
-    let (ir, mut diagnostics) = compile(&mut sources, file, &options, &classes);
+    let (ir, mut diagnostics) = compile(&mut sources, file, &Options::default(), &classes);
     let (processing, more) = check(&ir, &classes);
     diagnostics.extend(more);
     if !diagnostics.is_empty() {

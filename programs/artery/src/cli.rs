@@ -248,7 +248,7 @@ impl Command {
     /// In what form messages are written.
     pub(crate) fn log_format(&self) -> LogFormat {
         match self {
-            Command::Run(options) => options.log,
+            Command::Run(options) => options.report.log,
             Command::Router(options) => options.report.log,
             Command::Up(options) => options.report.log,
             Command::Adopt(options) => options.log,
@@ -259,7 +259,7 @@ impl Command {
     /// Whether the kernel's verifier is to be shown where it refuses a program.
     pub(crate) fn shows_verifier(&self) -> bool {
         match self {
-            Command::Run(options) => options.verbose,
+            Command::Run(options) => options.report.verbose,
             Command::Router(options) => options.report.verbose,
             Command::Up(options) => options.report.verbose,
             Command::Adopt(options) => options.verbose,

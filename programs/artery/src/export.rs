@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use artery_common::packet_samples::PacketSamples;
 use artery_device::Interface;
 use artery_engine::Resources;
+use clap::Args;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -20,9 +21,16 @@ const INTERFACES: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// Where flows and samples go to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExportSettings {
+    /// Export flows of services and states of pf rules with 'pflow' as IPFIX (RFC 7011) to a collector, port
+    /// 4739 by default; keys are source=ADDR, domain=N (0), active=TIME, after which long flows are
+    /// reported (60s), and sample=N, which exports one of N forwarded packets as well
+    #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
     pub(crate) ipfix: Option<IpfixSettings>,
+    /// Send one of N forwarded packets to the kernel's PSAMPLE group, where sFlow agents such as hsflowd
+    /// read; group=G numbers it (1)
+    #[arg(long, value_name = "N[,group=G]")]
     pub(crate) psample: Option<PsampleSettings>,
 }
 

@@ -14,7 +14,6 @@ mod text;
 mod vlans;
 
 use crate::bsd::rules::PFLOG;
-use crate::export::ExportSettings;
 use crate::options::{running_job, usage_error};
 use crate::output::{Output, print_stdout};
 use crate::run::run;
@@ -107,7 +106,7 @@ pub(crate) fn called() -> String {
 fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> RunJob {
     let pflog = options.pflog.clone().unwrap_or_else(|| PFLOG.into());
     let job = running_job(text, live, &options.running, &options.report, pflog);
-    RunJob { exports: ExportSettings { ipfix: options.ipfix.clone(), psample: options.psample }, ..job }
+    RunJob { exports: options.exports.clone(), ..job }
 }
 
 /// A router as the options describe it.

@@ -4,6 +4,7 @@ use crate::control_socket::ControlSettings;
 use crate::export::ExportSettings;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
+use crate::options::{ReportOptions, RunningOptions};
 use crate::output::Output;
 use crate::reload::ConfigurationSource;
 use crate::sandbox::Sandbox;
@@ -45,6 +46,40 @@ pub(crate) struct RunJob {
 }
 
 impl RunJob {
+    /// A run that does nothing beside what these options ask for.
+    pub(crate) fn new(
+        input: ConfigInput,
+        reading: Reading,
+        running: &RunningOptions,
+        report: &ReportOptions,
+    ) -> RunJob {
+        RunJob {
+            input,
+            source: None,
+            reading,
+            voice: Output::from(report.log),
+            settings: RouterSettings {
+                workers: running.workers.into(),
+                awake: running.awake,
+                affinity: running.affinity,
+                ..RouterSettings::default()
+            },
+            handlers: Vec::new(),
+            exit_handler: None,
+            output: None,
+            quit: false,
+            time: false,
+            control: running.control.settings(running.socket.clone()),
+            metrics: running.metrics.clone(),
+            exports: ExportSettings::default(),
+            allow_replace: report.allow_replace,
+            sandbox: Sandbox::new(&report.sandbox),
+            stats: report.stats.map(|period| period.every),
+            json: report.json,
+            commands: Vec::new(),
+        }
+    }
+
     /// Whether another configuration may take the place of the first.
     pub(crate) fn may_change(&self) -> bool {
         self.allow_replace || self.source.is_some() || matches!(self.input, ConfigInput::File(_))

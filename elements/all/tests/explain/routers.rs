@@ -59,22 +59,22 @@ fn route(path: &mut Path, random: &mut Random) {
         }
     };
     let mtu = if random.percent(20) { " mtu 600" } else { "" };
-    let ways = match random.below(10) {
+    let targets = match random.below(10) {
         0 => "blackhole".to_string(),
         1 => "unreachable".to_string(),
         2 => "prohibited".to_string(),
         3 => format!("{}{mtu}", pick(random, &NAMES)),
         4 | 5 => {
-            let ways: Vec<String> = (0..2 + random.below(4))
+            let targets: Vec<String> = (0..2 + random.below(4))
                 .map(|_| format!("{} weight {}", gateway(random), 1 + random.below(3)))
                 .collect();
-            format!("{} by {}", ways.join(" "), pick(random, &["hash", "xor", "resilient"]))
+            format!("{} by {}", targets.join(" "), pick(random, &["hash", "xor", "resilient"]))
         }
         // Members of the same kind, so that it makes no difference which one a packet takes.
         6 if is_v4 => "10.0.1.50 10.0.2.50 by per-packet".to_string(),
         _ => format!("{}{mtu}", gateway(random)),
     };
-    path.write("set_route", &format!("{prefix} {ways}"));
+    path.write("set_route", &format!("{prefix} {targets}"));
 }
 
 fn neighbor(path: &mut Path, random: &mut Random) {

@@ -1,4 +1,4 @@
-use artery_engine::{Arg, Class, Context, DropReason, Packet, Simple, anno};
+use artery_engine::{Arg, Class, Context, Packet, Simple, anno};
 
 pub static CLASS: Class = Class {
     name: "Pad",
@@ -27,29 +27,25 @@ struct Pad {
 }
 
 impl Simple for Pad {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let missing = match self.length {
             0 => u32::from_ne_bytes(packet.annotation(anno::EXTRA_LENGTH)) as usize,
             length => length.saturating_sub(packet.len()),
         };
-        if missing > 0 {
-            match packet.append(missing) {
-                Ok(room) => room.fill(0),
-                Err(_) => {
-                    cx.discard(packet, DropReason::NoRoom);
-                    return None;
-                }
+        cx.edit_or_discard(packet, |packet| {
+            if missing > 0 {
+                packet.append(missing)?.fill(0);
             }
-        }
-        packet.set_annotation(anno::EXTRA_LENGTH, [0; 4]);
-        Some(packet)
+            packet.set_annotation(anno::EXTRA_LENGTH, [0; 4]);
+            Ok(())
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_engine::Bench;
+    use artery_engine::{Bench, DropReason};
 
     #[test]
     fn packets_are_lengthened_and_never_cut() {

@@ -29,27 +29,24 @@ struct Resize {
 }
 
 impl Resize {
-    fn resize_packet(&self, packet: &mut Packet) -> bool {
+    fn resize_packet(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let amount = self.head.unsigned_abs() as usize;
-        let done = match self.head {
-            0.. => packet.prepend(amount).map(|room| room.fill(0)).is_ok(),
-            _ => packet.strip(amount.min(packet.len())).is_ok(),
-        };
-        let amount = self.tail.unsigned_abs() as usize;
-        done && match self.tail {
-            0.. => packet.append(amount).map(|room| room.fill(0)).is_ok(),
-            _ => packet.trim(amount.min(packet.len())).is_ok(),
+        match self.head {
+            0.. => packet.prepend(amount)?.fill(0),
+            _ => packet.strip(amount.min(packet.len()))?,
         }
+        let amount = self.tail.unsigned_abs() as usize;
+        match self.tail {
+            0.. => packet.append(amount)?.fill(0),
+            _ => packet.trim(amount.min(packet.len()))?,
+        }
+        Ok(())
     }
 }
 
 impl Simple for Resize {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if self.resize_packet(&mut packet) {
-            return Some(packet);
-        }
-        cx.discard(packet, DropReason::NoRoom);
-        None
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| self.resize_packet(packet))
     }
 }
 

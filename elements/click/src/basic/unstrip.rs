@@ -1,4 +1,4 @@
-use artery_engine::{Arg, Class, Context, DropReason, Packet, Simple};
+use artery_engine::{Arg, Class, Context, Packet, Simple};
 
 pub static CLASS: Class = Class {
     name: "Unstrip",
@@ -19,19 +19,15 @@ struct Unstrip {
 
 impl Simple for Unstrip {
     #[inline]
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if packet.unstrip(self.length).is_ok() {
-            return Some(packet);
-        }
-        cx.discard(packet, DropReason::NoRoom);
-        None
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| Ok(packet.unstrip(self.length)?))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_engine::Bench;
+    use artery_engine::{Bench, DropReason};
 
     #[test]
     fn brings_stripped_bytes_back() {

@@ -7,8 +7,8 @@ use super::shared_table::{ArrivalQueue, NamedTables, SharedTable, WaitOutcome};
 use artery_common::arp_frame::{ArpEndpoint, FRAME, HEADER, arp_frame, arp_in, link_header};
 use artery_engine::names::Names;
 use artery_engine::{
-    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet,
-    Read, Show, StartError, Time, Write, anno, parse_value,
+    Arg, ArgError, ArgValue, Args, Batch, Class, Context, DropReason, Element, Field, Handler, HandlerError,
+    Packet, Read, Show, StartError, Time, Write, anno, parse_value,
 };
 use artery_packet::NoRoom;
 use artery_wire::{ArpOperation, EtherAddr, EtherType};
@@ -121,12 +121,7 @@ static HANDLERS: &[Handler] = &[
             q.cache.clear();
             Ok(())
         })),
-    Handler::read("ipaddr", "this host's IP address", &Show(|q: &mut ArpQuerier| q.me.1)).and_write(&Write(
-        |q: &mut ArpQuerier, text, _| {
-            q.me.1 = parse_value(text)?;
-            Ok(())
-        },
-    )),
+    Handler::field("ipaddr", "this host's IP address", &Field(|q: &mut ArpQuerier| &mut q.me.1)),
     Handler::write(
         "insert",
         "`IP ETH`: records an address",

@@ -47,7 +47,7 @@ impl EnsureEther {
             return Ok(());
         }
         if front == 0 && packet.mac_offset() == Some(-(HEADER as isize)) {
-            packet.unstrip(HEADER).map_err(|_| DropReason::NoRoom)?;
+            packet.unstrip(HEADER)?;
             if is_ip_frame(packet.data()) {
                 return Ok(());
             }
@@ -57,8 +57,8 @@ impl EnsureEther {
     }
     /// Replaces the bytes before the IP header by the header.
     fn replace_header(&self, front: usize, packet: &mut Packet) -> Result<(), DropReason> {
-        packet.strip(front).map_err(|_| DropReason::TooShort)?;
-        packet.prepend(HEADER).map_err(|_| DropReason::NoRoom)?.copy_from_slice(&self.header);
+        packet.strip(front)?;
+        packet.prepend(HEADER)?.copy_from_slice(&self.header);
         packet.set_mac_header(0);
         Ok(())
     }
@@ -69,9 +69,8 @@ fn is_ip_frame(frame: &[u8]) -> bool {
 }
 
 impl Simple for EnsureEther {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let result = self.ensure_header(&mut packet);
-        cx.keep_or_discard(packet, result)
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| self.ensure_header(packet))
     }
 }
 

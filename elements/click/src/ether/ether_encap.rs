@@ -1,7 +1,7 @@
 use super::ether_text::format_dashed;
 use artery_common::arp_frame::{HEADER, link_header};
 use artery_engine::{
-    Arg, ArgError, Args, Class, Context, DropReason, Handler, Packet, Read, Show, Simple, Write, parse_value,
+    Arg, ArgError, Args, Class, Context, Handler, Packet, Read, Show, Simple, Write, parse_value,
 };
 use artery_wire::{EtherAddr, EtherType};
 
@@ -72,16 +72,12 @@ impl EtherEncap {
 }
 
 impl Simple for EtherEncap {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match packet.prepend(HEADER) {
-            Ok(room) => room.copy_from_slice(&self.header),
-            Err(_) => {
-                cx.discard(packet, DropReason::NoRoom);
-                return None;
-            }
-        }
-        packet.set_mac_header(0);
-        Some(packet)
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| {
+            packet.prepend(HEADER)?.copy_from_slice(&self.header);
+            packet.set_mac_header(0);
+            Ok(())
+        })
     }
 }
 

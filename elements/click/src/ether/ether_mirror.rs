@@ -1,4 +1,4 @@
-use artery_engine::{Class, Context, DropReason, Packet, Simple};
+use artery_engine::{Class, Context, Packet, Simple};
 use artery_wire::Ethernet;
 
 pub static CLASS: Class = Class {
@@ -15,22 +15,21 @@ pub static CLASS: Class = Class {
 struct EtherMirror;
 
 impl Simple for EtherMirror {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let Ok(mut frame) = Ethernet::new(packet.data_mut()) else {
-            cx.discard(packet, DropReason::TooShort);
-            return None;
-        };
-        let (src, dst) = (frame.src(), frame.dst());
-        frame.set_src(dst);
-        frame.set_dst(src);
-        Some(packet)
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| {
+            let mut frame = Ethernet::new(packet.data_mut())?;
+            let (src, dst) = (frame.src(), frame.dst());
+            frame.set_src(dst);
+            frame.set_dst(src);
+            Ok(())
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_engine::Bench;
+    use artery_engine::{Bench, DropReason};
     use artery_wire::build::{ether, ip4};
 
     #[test]

@@ -1,5 +1,5 @@
 use super::ether_text::format_dashed;
-use artery_engine::{Arg, Class, Context, DropReason, Handler, Packet, Show, Simple, Write, parse_value};
+use artery_engine::{Arg, Class, Context, Handler, Packet, Show, Simple, Write, parse_value};
 use artery_wire::{EtherAddr, Ethernet};
 
 pub static CLASS: Class = Class {
@@ -34,26 +34,21 @@ struct EtherRewrite {
 }
 
 impl Simple for EtherRewrite {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let offset = packet.mac_offset().and_then(|at| usize::try_from(at).ok()).unwrap_or(0);
-        match packet.data_mut().get_mut(offset..).map(Ethernet::new) {
-            Some(Ok(mut frame)) => {
-                frame.set_src(self.src);
-                frame.set_dst(self.dst);
-                Some(packet)
-            }
-            _ => {
-                cx.discard(packet, DropReason::TooShort);
-                None
-            }
-        }
+        cx.edit_or_discard(packet, |packet| {
+            let mut frame = Ethernet::new(packet.data_mut().get_mut(offset..).unwrap_or_default())?;
+            frame.set_src(self.src);
+            frame.set_dst(self.dst);
+            Ok(())
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_engine::Bench;
+    use artery_engine::{Bench, DropReason};
     use artery_wire::build::{ether, ip4};
 
     #[test]

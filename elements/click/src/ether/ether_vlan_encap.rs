@@ -1,8 +1,6 @@
 use super::ether_text::format_dashed;
 use super::vlan_tag::VlanTagSpec;
-use artery_engine::{
-    Arg, Class, Context, DropReason, Field, Handler, Packet, Show, Simple, Write, parse_value,
-};
+use artery_engine::{Arg, Class, Context, Field, Handler, Packet, Show, Simple, Write, parse_value};
 use artery_wire::{EtherAddr, EtherType};
 
 pub static CLASS: Class = Class {
@@ -72,7 +70,7 @@ impl EtherVlanEncap {
 }
 
 impl Simple for EtherVlanEncap {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let tci = self.tag.tag_for(&packet);
         let mut header = [0; 18];
         let len = if tci.is_some() { 18 } else { 14 };
@@ -81,16 +79,12 @@ impl Simple for EtherVlanEncap {
         header[12..14].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
         header[14..16].copy_from_slice(&tci.unwrap_or(0).to_be_bytes());
         header[len - 2..len].copy_from_slice(&self.ether_type.to_be_bytes());
-        match packet.prepend(len) {
-            Ok(room) => room.copy_from_slice(&header[..len]),
-            Err(_) => {
-                cx.discard(packet, DropReason::NoRoom);
-                return None;
-            }
-        }
-        packet.set_mac_header(0);
-        packet.set_network_header(len);
-        Some(packet)
+        cx.edit_or_discard(packet, |packet| {
+            packet.prepend(len)?.copy_from_slice(&header[..len]);
+            packet.set_mac_header(0);
+            packet.set_network_header(len);
+            Ok(())
+        })
     }
 }
 

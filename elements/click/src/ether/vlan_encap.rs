@@ -55,7 +55,7 @@ impl VlanEncap {
         if packet.len() < ADDRESSES {
             return Err(DropReason::TooShort);
         }
-        packet.prepend(TAG).map_err(|_| DropReason::NoRoom)?;
+        packet.prepend(TAG)?;
         let frame = packet.data_mut();
         frame.copy_within(TAG..TAG + ADDRESSES, 0);
         frame[ADDRESSES..ADDRESSES + 2].copy_from_slice(&self.ether_type.to_be_bytes());
@@ -66,9 +66,8 @@ impl VlanEncap {
 }
 
 impl Simple for VlanEncap {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let result = self.encapsulate(&mut packet);
-        cx.keep_or_discard(packet, result)
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| self.encapsulate(packet))
     }
 }
 

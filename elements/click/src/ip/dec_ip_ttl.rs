@@ -61,7 +61,7 @@ pub(crate) fn send_hops(
             *expired += 1;
             cx.send_or_discard(1, packet, DropReason::TtlExpired);
         }
-        HopError::NoHeader(why) => cx.discard(packet, ip_header::drop_reason(why)),
+        HopError::NoHeader(why) => cx.discard(packet, why.into()),
     });
 }
 

@@ -13,7 +13,17 @@ pub(crate) fn send_each<Wrong>(
     process_each(None, batch, cx, look, turn_aside);
 }
 
-/// The same at a point where packets of monitored ports end.
+/// Sends by output 0 the packets that `edit` could edit, and discards the others for the reason it gives.
+#[inline]
+pub(crate) fn edit_each(
+    batch: &mut Batch,
+    cx: &mut Context<'_>,
+    edit: impl FnMut(&mut Packet) -> Result<(), DropReason>,
+) {
+    send_each(batch, cx, edit, |reason, packet, cx| cx.discard(packet, reason));
+}
+
+/// Like [`send_each`] at a point where packets of monitored ports end.
 #[inline]
 pub(crate) fn send_each_or_exit<Wrong>(
     level: Level,

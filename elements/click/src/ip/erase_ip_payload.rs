@@ -1,4 +1,4 @@
-use super::each::send_each;
+use super::each::edit_each;
 use artery_common::ip_header;
 use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
 use artery_wire::IpProtocol;
@@ -30,7 +30,7 @@ fn erase_segment(segment: &mut [u8], length: usize, checksum: usize) {
 }
 
 fn erase_payload(packet: &mut Packet) -> Result<(), DropReason> {
-    let ip = ip_header::ip(packet).map_err(ip_header::drop_reason)?;
+    let ip = ip_header::ip(packet)?;
     let (protocol, header_len, is_first) = (ip.protocol(), ip.header_len(), ip.fragment_offset() == 0);
     let segment = ip_header::bytes_mut(packet).get_mut(header_len..).unwrap_or(&mut []);
     match protocol {
@@ -49,7 +49,7 @@ fn erase_payload(packet: &mut Packet) -> Result<(), DropReason> {
 
 impl Element for EraseIpPayload {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        send_each(batch, cx, erase_payload, |reason, packet, cx| cx.discard(packet, reason));
+        edit_each(batch, cx, erase_payload);
     }
 }
 

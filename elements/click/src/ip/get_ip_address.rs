@@ -1,4 +1,4 @@
-use super::each::send_each;
+use super::each::edit_each;
 use artery_common::ip_header;
 use artery_engine::{Annotation, Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Packet};
 
@@ -58,12 +58,11 @@ impl GetIpAddress {
 
 impl Element for GetIpAddress {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let copy = |packet: &mut Packet| {
+        edit_each(batch, cx, |packet| {
             let address = self.read_address(packet).ok_or(DropReason::TooShort)?;
             packet.set_annotation(self.annotation, address);
             Ok(())
-        };
-        send_each(batch, cx, copy, |reason, packet, cx| cx.discard(packet, reason));
+        });
     }
 }
 

@@ -4,8 +4,7 @@ use super::packet_id::PacketIds;
 use super::strip_to_network_header::start_at_network;
 use artery_common::ip_header;
 use artery_engine::{
-    Arg, ArgError, Args, Class, Context, DropReason, Field, Handler, Packet, PacketType, Show, Simple, Write,
-    anno, parse_value,
+    Arg, ArgError, Args, Class, Context, DropReason, Field, Handler, Packet, PacketType, Simple, anno,
 };
 use artery_wire::{AnswerHeader, Forbidden, IcmpAnswer, IcmpError as Error, IcmpType};
 use std::any::Any;
@@ -48,18 +47,8 @@ dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> Discard;",
         Arg::keyword("USE_FIX_ANNO", "bool", "", "the same, as Click's manual calls it"),
     ],
     handlers: &[
-        Handler::read("src", "source of the errors", &Show(|e: &mut IcmpError| e.src)).and_write(&Write(
-            |e: &mut IcmpError, text, _| {
-                e.src = parse_value(text)?;
-                Ok(())
-            },
-        )),
-        Handler::read("mtu", "longest error", &Show(|e: &mut IcmpError| e.mtu)).and_write(&Write(
-            |e: &mut IcmpError, text, _| {
-                e.mtu = parse_value::<u16>(text)?.into();
-                Ok(())
-            },
-        )),
+        Handler::field("src", "source of the errors", &Field(|e: &mut IcmpError| &mut e.src)),
+        Handler::field("mtu", "longest error", &Field(|e: &mut IcmpError| &mut e.mtu)),
         Handler::field("pmtu", "MTU that needfrag tells", &Field(|e: &mut IcmpError| &mut e.path_mtu)),
     ],
     live: true,
@@ -74,7 +63,7 @@ struct IcmpError {
     icmp_type: IcmpType,
     code: u8,
     bad_addresses: Vec<Ipv4Addr>,
-    mtu: usize,
+    mtu: u16,
     path_mtu: u16,
     fix_source: bool,
     ids: PacketIds,
@@ -99,7 +88,7 @@ impl IcmpError {
             icmp_type,
             code,
             bad_addresses,
-            mtu: args.read::<u16>("MTU")?.into(),
+            mtu: args.read("MTU")?,
             path_mtu: args.read("PMTU")?,
             fix_source,
             ids: PacketIds::starting_at(1, args),
@@ -130,13 +119,13 @@ impl IcmpError {
     fn convert_packet(&mut self, packet: &mut Packet, answer: &IcmpAnswer) -> Result<(), DropReason> {
         let headers = answer.headers_len();
         start_at_network(packet)?;
-        let quoted = packet.len().min(self.mtu.saturating_sub(headers));
-        packet.trim(packet.len() - quoted).map_err(|_| DropReason::TooShort)?;
-        packet.prepend(headers).map_err(|_| DropReason::NoRoom)?.fill(0);
+        let quoted = packet.len().min(usize::from(self.mtu).saturating_sub(headers));
+        packet.trim(packet.len() - quoted)?;
+        packet.prepend(headers)?.fill(0);
         packet.clear_metadata();
         packet.clear_offload();
         let header = AnswerHeader { src: self.src, id: self.ids.next_id(), ttl: TTL, tos: 0 };
-        answer.write_headers(packet.data_mut(), header).map_err(ip_header::drop_reason)?;
+        answer.write_headers(packet.data_mut(), header)?;
         ip_header::mark_header(packet, 0, answer.ip_header_len());
         packet.set_dst_ip(answer.destination());
         packet.set_annotation(anno::FIX_IP_SRC, [u8::from(self.fix_source)]);
@@ -145,17 +134,14 @@ impl IcmpError {
 }
 
 impl Simple for IcmpError {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let made = match self.build_answer(&packet) {
-            Ok(answer) => self.convert_packet(&mut packet, &answer),
-            Err(_) => Err(DropReason::IcmpForbidden),
-        };
-        if let Err(reason) = made {
-            cx.discard(packet, reason);
-            return None;
-        }
-        packet.set_timestamp(cx.now());
-        Some(packet)
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let now = cx.now();
+        cx.edit_or_discard(packet, |packet| {
+            let answer = self.build_answer(packet).map_err(|_| DropReason::IcmpForbidden)?;
+            self.convert_packet(packet, &answer)?;
+            packet.set_timestamp(now);
+            Ok(())
+        })
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {

@@ -1,5 +1,5 @@
 use super::name::{IcmpTypeName, read_icmp_code};
-use artery_common::ip_header::{Fields, drop_reason};
+use artery_common::ip_header::Fields;
 use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Field, Handler, Packet, Simple};
 use artery_wire::{Icmp, IpProtocol};
 use std::net::Ipv4Addr;
@@ -60,10 +60,10 @@ impl IcmpIpEncap {
     }
 
     fn encapsulate(&self, packet: &mut Packet) -> Result<(), DropReason> {
-        let header = packet.prepend(self.header_len()).map_err(|_| DropReason::NoRoom)?;
+        let header = packet.prepend(self.header_len())?;
         header.fill(0);
         header[..2].copy_from_slice(&[self.kind, self.code]);
-        let mut icmp = Icmp::new(packet.data_mut()).map_err(drop_reason)?;
+        let mut icmp = Icmp::new(packet.data_mut())?;
         if matches!(self.kind, 0 | 8 | 13..=16) {
             icmp.set_echo_id(self.identifier);
             icmp.set_echo_seq(self.sequence);
@@ -76,13 +76,12 @@ impl IcmpIpEncap {
 }
 
 impl Simple for IcmpIpEncap {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if let Err(reason) = self.encapsulate(&mut packet) {
-            cx.discard(packet, reason);
-            return None;
-        }
-        self.sequence = self.sequence.checked_add(1).unwrap_or(1);
-        Some(packet)
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| {
+            self.encapsulate(packet)?;
+            self.sequence = self.sequence.checked_add(1).unwrap_or(1);
+            Ok(())
+        })
     }
 }
 

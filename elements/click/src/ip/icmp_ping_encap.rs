@@ -1,4 +1,4 @@
-use artery_common::ip_header::{Fields, drop_reason};
+use artery_common::ip_header::Fields;
 use artery_engine::{Arg, Class, Context, DropReason, Field, Handler, Packet, Simple};
 use artery_wire::{Icmp, IcmpType, IpProtocol};
 use std::net::Ipv4Addr;
@@ -46,8 +46,8 @@ pub(super) struct EchoRequest {
 impl EchoRequest {
     /// Adds the headers of a request; `sequence` is the IP identification, too.
     pub(super) fn prepend_headers(&self, packet: &mut Packet, sequence: u16) -> Result<(), DropReason> {
-        packet.prepend(Icmp::<&[u8]>::LEN).map_err(|_| DropReason::NoRoom)?.fill(0);
-        let mut icmp = Icmp::new(packet.data_mut()).map_err(drop_reason)?;
+        packet.prepend(Icmp::<&[u8]>::LEN)?.fill(0);
+        let mut icmp = Icmp::new(packet.data_mut())?;
         icmp.set_icmp_type(IcmpType::ECHO_REQUEST);
         icmp.set_echo_id(self.identifier);
         icmp.set_echo_seq(sequence);
@@ -58,13 +58,12 @@ impl EchoRequest {
 }
 
 impl Simple for IcmpPingEncap {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if let Err(reason) = self.request.prepend_headers(&mut packet, self.sequence) {
-            cx.discard(packet, reason);
-            return None;
-        }
-        self.sequence = self.sequence.checked_add(1).unwrap_or(1);
-        Some(packet)
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| {
+            self.request.prepend_headers(packet, self.sequence)?;
+            self.sequence = self.sequence.checked_add(1).unwrap_or(1);
+            Ok(())
+        })
     }
 }
 

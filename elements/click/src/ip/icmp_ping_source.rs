@@ -3,8 +3,8 @@ use crate::basic::template::Template;
 use crate::basic::timed_source::nonzero_interval;
 use artery_common::ip_header;
 use artery_engine::{
-    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Limit, Packet,
-    Show, StartError, Time, Write, parse_value,
+    Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Field, Handler, HandlerError, Limit,
+    Packet, Show, StartError, Time, Write, parse_value,
 };
 use artery_wire::{Icmp, IcmpType, IpProtocol, Ipv4};
 use std::net::Ipv4Addr;
@@ -46,12 +46,8 @@ data, whatever the LIMIT.",
     handlers: &[
         Handler::read("active", "ACTIVE", &Show(|s: &mut PingSource| s.active))
             .and_write(&Write(PingSource::set_active)),
-        Handler::read("src", "SRC", &Show(|s: &mut PingSource| s.request.src)).and_write(&Write(
-            |s: &mut PingSource, text, _| parse_value(text).map(|src| s.request.src = src),
-        )),
-        Handler::read("dst", "DST", &Show(|s: &mut PingSource| s.request.dst)).and_write(&Write(
-            |s: &mut PingSource, text, _| parse_value(text).map(|dst| s.request.dst = dst),
-        )),
+        Handler::field("src", "SRC", &Field(|s: &mut PingSource| &mut s.request.src)),
+        Handler::field("dst", "DST", &Field(|s: &mut PingSource| &mut s.request.dst)),
         Handler::read("count", "requests sent", &Show(|s: &mut PingSource| s.count)),
         Handler::write("limit", "LIMIT", &Write(PingSource::set_limit)),
         Handler::write("interval", "INTERVAL", &Write(PingSource::set_interval)),

@@ -85,15 +85,14 @@ fn parse_tos(args: &Args<'_>) -> Result<u8, ArgError> {
 }
 
 impl Simple for IpEncap {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let dst = match self.dst {
             Destination::Annotation => packet.dst_ip(),
             Destination::Fixed(address) => address,
         };
         let &mut IpEncap { protocol, src, tos, ttl, dont_fragment, .. } = self;
         let fields = Fields { protocol, src, dst, tos, ttl, dont_fragment };
-        let result = fields.prepend_header(&mut packet, self.ids.next_id());
-        cx.keep_or_discard(packet, result)
+        cx.edit_or_discard(packet, |packet| fields.prepend_header(packet, self.ids.next_id()))
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {

@@ -89,7 +89,7 @@ impl IpFragmenter {
         }
         let ip = match ip_header::ip(packet) {
             Ok(ip) => ip,
-            Err(malformed) => return SizeCheck::Malformed(ip_header::drop_reason(malformed)),
+            Err(malformed) => return SizeCheck::Malformed(malformed.into()),
         };
         if ip.check_total_length().is_err() {
             return SizeCheck::Malformed(DropReason::Malformed);

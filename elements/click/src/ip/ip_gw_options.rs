@@ -106,7 +106,7 @@ impl Simple for IpGwOptions {
     fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         match process_options(&mut packet, self.address, &self.addresses, cx.now()) {
             Ok(()) => return Some(packet),
-            Err(OptionsError::NoHeader(malformed)) => cx.discard(packet, ip_header::drop_reason(malformed)),
+            Err(OptionsError::NoHeader(malformed)) => cx.discard(packet, malformed.into()),
             Err(OptionsError::Option(mistake)) => {
                 self.drops += 1;
                 send_mistaken(1, packet, mistake, cx);

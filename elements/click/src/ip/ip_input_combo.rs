@@ -52,7 +52,7 @@ impl IpInputCombo {
 #[inline]
 fn accept_frame(color: u8, checks: &HeaderChecks, packet: &mut Packet) -> Result<(), DropReason> {
     packet.set_annotation(anno::PAINT, [color]);
-    packet.strip(LINK_HEADER).map_err(|_| DropReason::TooShort)?;
+    packet.strip(LINK_HEADER)?;
     checks.accept_packet(packet).map_err(|kind| KINDS[kind].1)
 }
 

@@ -132,15 +132,15 @@ fn resolve_routes(
     outputs: usize,
 ) -> Result<Vec<RouteEntry<u32>>, String> {
     // Errors are ignored for next hops that only the file's other family uses.
-    let ways: Vec<Result<Hop<u32>, String>> =
+    let hops: Vec<Result<Hop<u32>, String>> =
         file.next_hops.iter().map(|gateway| resolve_next_hop(given, *gateway)).collect();
-    let hop = |group: u32| match (group, ways.is_empty()) {
+    let hop = |group: u32| match (group, hops.is_empty()) {
         (NO_GROUP, _) => Ok(Hop { gateway: None, output: 0 }),
         (number, true) if number as usize <= outputs => {
             Ok(Hop { gateway: None, output: (number - 1) as u16 })
         }
         (number, true) => Err(format!("it goes to output {number} of {outputs}, counted from 1")),
-        (number, false) => ways[number as usize - 1].clone(),
+        (number, false) => hops[number as usize - 1].clone(),
     };
     let routes = file.v4.into_iter().map(|(prefix, group)| {
         let hop = hop(group).map_err(|why| format!("route {prefix}: {why}"))?;

@@ -1,4 +1,4 @@
-use super::each::send_each;
+use super::each::edit_each;
 use artery_common::ip_header;
 use artery_engine::{Arg, Batch, Class, Context, DropReason, Element, Packet};
 use artery_wire::IpProtocol;
@@ -26,7 +26,7 @@ struct IpMirror {
 impl IpMirror {
     #[inline]
     fn mirror_packet(&self, packet: &mut Packet) -> Result<(), DropReason> {
-        let mut ip = ip_header::ip_mut(packet).map_err(ip_header::drop_reason)?;
+        let mut ip = ip_header::ip_mut(packet)?;
         let (src, dst) = (ip.src(), ip.dst());
         ip.set_src(dst);
         ip.set_dst(src);
@@ -54,8 +54,7 @@ fn swap_ports(protocol: IpProtocol, bytes: &mut [u8]) {
 
 impl Element for IpMirror {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let mirror = |packet: &mut Packet| self.mirror_packet(packet);
-        send_each(batch, cx, mirror, |reason, packet, cx| cx.discard(packet, reason));
+        edit_each(batch, cx, |packet| self.mirror_packet(packet));
     }
 }
 

@@ -62,7 +62,7 @@ impl IpOutputCombo {
         match process_options(&mut packet, self.address, &[self.address], cx.now()) {
             Ok(()) => {}
             Err(OptionsError::NoHeader(malformed)) => {
-                return cx.discard(packet, ip_header::drop_reason(malformed));
+                return cx.discard(packet, malformed.into());
             }
             Err(OptionsError::Option(mistake)) => return send_mistaken(BAD_OPTION, packet, mistake, cx),
         }

@@ -106,7 +106,7 @@ impl IpReassembler {
     fn receive_packet(&mut self, packet: Packet, cx: &mut Context<'_>) {
         let ip = match ip_header::ip(&packet) {
             Ok(ip) => ip,
-            Err(malformed) => return cx.discard(packet, ip_header::drop_reason(malformed)),
+            Err(malformed) => return cx.discard(packet, malformed.into()),
         };
         if !ip.is_fragment() {
             return cx.send(0, packet);

@@ -40,7 +40,7 @@ impl Simple for MarkIpCe {
                 self.drops += 1;
                 DropReason::Discarded
             }
-            Err(malformed) => ip_header::drop_reason(malformed),
+            Err(malformed) => malformed.into(),
         };
         cx.discard(packet, drop);
         None

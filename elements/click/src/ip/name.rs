@@ -2,9 +2,9 @@
 use artery_engine::ArgValue;
 use artery_engine::names::Names;
 
-type Table = &'static [(&'static str, u8)];
+type Table<T> = &'static [(&'static str, T)];
 
-const PROTOCOLS: Table = &[
+const PROTOCOLS: Table<u8> = &[
     ("icmp", 1),
     ("igmp", 2),
     ("ipip", 4),
@@ -26,7 +26,7 @@ const PROTOCOLS: Table = &[
     ("udplite", 136),
 ];
 
-const ICMP_TYPES: Table = &[
+const ICMP_TYPES: Table<u8> = &[
     ("echo-reply", 0),
     ("unreachable", 3),
     ("sourcequench", 4),
@@ -44,7 +44,7 @@ const ICMP_TYPES: Table = &[
     ("maskreq-reply", 18),
 ];
 
-const UNREACHABLE_CODES: Table = &[
+const UNREACHABLE_CODES: Table<u8> = &[
     ("net", 0),
     ("host", 1),
     ("protocol", 2),
@@ -62,12 +62,12 @@ const UNREACHABLE_CODES: Table = &[
     ("hostprecedence", 14),
     ("precedencecutoff", 15),
 ];
-const REDIRECT_CODES: Table = &[("net", 0), ("host", 1), ("tosnet", 2), ("toshost", 3)];
-const TIME_EXCEEDED_CODES: Table = &[("transit", 0), ("reassembly", 1)];
-const PARAMETER_PROBLEM_CODES: Table = &[("erroratptr", 0), ("missingopt", 1), ("length", 2)];
+const REDIRECT_CODES: Table<u8> = &[("net", 0), ("host", 1), ("tosnet", 2), ("toshost", 3)];
+const TIME_EXCEEDED_CODES: Table<u8> = &[("transit", 0), ("reassembly", 1)];
+const PARAMETER_PROBLEM_CODES: Table<u8> = &[("erroratptr", 0), ("missingopt", 1), ("length", 2)];
 
 /// The codes of an ICMP type that have names.
-fn icmp_codes(icmp_type: u8) -> Table {
+fn icmp_codes(icmp_type: u8) -> Table<u8> {
     match icmp_type {
         3 => UNREACHABLE_CODES,
         5 => REDIRECT_CODES,
@@ -77,13 +77,36 @@ fn icmp_codes(icmp_type: u8) -> Table {
     }
 }
 
-fn name_in(table: Table, number: u8) -> Option<&'static str> {
+fn name_in(table: Table<u8>, number: u8) -> Option<&'static str> {
     table.iter().find(|(_, n)| *n == number).map(|(name, _)| *name)
 }
 
-fn number_in(table: Table, text: &str, names: &Names) -> Option<u8> {
-    let named = table.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
-    named.or_else(|| u8::parse(text, names).ok())
+fn find_name<T: Copy>(table: Table<T>, name: &str) -> Option<T> {
+    table.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+}
+
+fn number_in(table: Table<u8>, text: &str, names: &Names) -> Option<u8> {
+    find_name(table, text).or_else(|| u8::parse(text, names).ok())
+}
+
+/// The number of an IP protocol that has this name.
+pub(crate) fn protocol_number(name: &str) -> Option<u8> {
+    find_name(PROTOCOLS, name)
+}
+
+/// The number of an ICMP type that has this name.
+pub(crate) fn icmp_type_number(name: &str) -> Option<u8> {
+    find_name(ICMP_TYPES, name)
+}
+
+/// The port that has this name in TCP and UDP.
+pub(crate) fn port_number(name: &str) -> Option<u16> {
+    find_name(PORTS, name)
+}
+
+/// The port that has this name in UDP.
+pub(crate) fn udp_port_number(name: &str) -> Option<u16> {
+    port_number(name).or_else(|| find_name(UDP_PORTS, name))
 }
 
 /// The name of an IP protocol.
@@ -132,31 +155,62 @@ impl ArgValue for IcmpTypeName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UdpPort(pub(crate) u16);
 
-const UDP_PORTS: &[(&str, u16)] = &[
-    ("echo", 7),
-    ("discard", 9),
-    ("daytime", 13),
+/// Ports that mean the same in TCP and UDP.
+const PORTS: Table<u16> = &[
+    ("auth", 113),
+    ("bgp", 179),
+    ("bootpc", 68),
+    ("bootps", 67),
     ("chargen", 19),
+    ("daytime", 13),
+    ("discard", 9),
     ("dns", 53),
     ("domain", 53),
-    ("bootps", 67),
-    ("bootpc", 68),
-    ("tftp", 69),
-    ("sunrpc", 111),
-    ("ntp", 123),
-    ("netbios-ns", 137),
-    ("netbios-dgm", 138),
-    ("snmp", 161),
-    ("snmp-trap", 162),
+    ("echo", 7),
+    ("finger", 79),
+    ("ftp", 21),
+    ("ftp-data", 20),
+    ("http", 80),
     ("https", 443),
+    ("imap", 143),
+    ("imap2", 143),
+    ("imap3", 220),
+    ("imaps", 993),
+    ("irc", 194),
+    ("isakmp", 500),
+    ("kerberos", 88),
+    ("ldap", 389),
+    ("ldaps", 636),
+    ("mysql", 3306),
+    ("netbios-dgm", 138),
+    ("netbios-ns", 137),
+    ("netbios-ssn", 139),
+    ("nfs", 2049),
+    ("nntp", 119),
+    ("ntp", 123),
+    ("pop3", 110),
+    ("pop3s", 995),
+    ("pptp", 1723),
     ("rip", 520),
     ("route", 520),
+    ("sip", 5060),
+    ("smtp", 25),
+    ("snmp", 161),
+    ("snmp-trap", 162),
+    ("socks", 1080),
+    ("ssh", 22),
+    ("submission", 587),
+    ("sunrpc", 111),
+    ("telnet", 23),
+    ("tftp", 69),
+    ("whois", 43),
+    ("www", 80),
 ];
+const UDP_PORTS: Table<u16> = &[("syslog", 514), ("talk", 517)];
 
 impl ArgValue for UdpPort {
     fn parse(text: &str, names: &Names) -> Result<Self, String> {
-        let named = UDP_PORTS.iter().find(|(name, _)| *name == text).map(|(_, port)| *port);
-        let port = named.or_else(|| u16::parse(text, names).ok());
+        let port = udp_port_number(text).or_else(|| u16::parse(text, names).ok());
         port.map(UdpPort).ok_or_else(|| "a UDP port, such as dns or a number to 65535".into())
     }
 }

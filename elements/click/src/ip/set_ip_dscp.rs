@@ -1,8 +1,11 @@
-use super::each::send_each;
+//! SetIPDSCP and SetIP6DSCP.
+use super::each::edit_each;
 use artery_common::ip_header;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write, parse_value,
+    Arg, ArgError, Batch, Class, Context, DropReason, Element, Handler, HandlerError, Packet, Show, Write,
+    parse_value,
 };
+use artery_wire::Ipv6;
 
 pub static CLASS: Class = Class {
     name: "SetIPDSCP",
@@ -13,41 +16,62 @@ Expects IP packets and sets the upper six bits of their type of service to `DSCP
 checksum. Packets without a whole IP header are dropped.",
     example: "Idle -> CheckIPHeader -> SetIPDSCP(46) -> Discard;",
     args: &[Arg::required("DSCP", "0 to 63", "the code point")],
-    handlers: &[Handler::read("dscp", "the code point", &Show(|s: &mut SetIpDscp| s.tos >> 2))
-        .and_write(&Write(|s: &mut SetIpDscp, text, _| {
+    handlers: &[Handler::read("dscp", "the code point", &Show(|s: &mut SetDscp| s.tos >> 2))
+        .and_write(&Write(|s: &mut SetDscp, text, _| {
             s.tos = tos_bits(parse_value(text)?).ok_or_else(|| HandlerError::refused(RANGE))?;
             Ok(())
         }))
         .sets_argument("DSCP")],
     live: true,
-    build: |args| {
-        let tos = tos_bits(args.read("DSCP")?).ok_or_else(|| ArgError::wrong(RANGE))?;
-        Ok(Box::new(SetIpDscp { tos }))
-    },
+    build: |args| Ok(Box::new(SetDscp { tos: read_dscp(args.read("DSCP"))?, set: set_ipv4 })),
     ..Class::PER_WORKER
+};
+
+pub static IP6: Class = Class {
+    name: "SetIP6DSCP",
+    group: "ip6",
+    summary: "sets the differentiated services code point of IPv6 packets",
+    manual: "
+Expects IPv6 packets, data starting at the IP header or the header marked by an earlier element, and sets the
+upper six bits of their traffic class to `DSCP`. Packets without a whole IPv6 header are dropped.",
+    example: "Idle -> CheckIP6Header -> SetIP6DSCP(46) -> Discard;",
+    build: |args| Ok(Box::new(SetDscp { tos: read_dscp(args.read("DSCP"))?, set: set_ipv6 })),
+    ..CLASS
 };
 
 const RANGE: &str = "diffserv code point out of range";
 const ECN: u8 = 3;
 
-struct SetIpDscp {
-    /// The code point, shifted to its position in the byte.
+struct SetDscp {
+    /// The code point, shifted to its position in the type of service or traffic class.
     tos: u8,
+    set: fn(&mut Packet, u8) -> Result<(), DropReason>,
+}
+
+fn read_dscp(dscp: Result<u32, ArgError>) -> Result<u8, ArgError> {
+    tos_bits(dscp?).ok_or_else(|| ArgError::wrong(RANGE))
 }
 
 fn tos_bits(dscp: u32) -> Option<u8> {
     u8::try_from(dscp).ok().filter(|dscp| *dscp < 64).map(|dscp| dscp << 2)
 }
 
-impl Element for SetIpDscp {
+fn set_ipv4(packet: &mut Packet, dscp: u8) -> Result<(), DropReason> {
+    let mut header = ip_header::ip_mut(packet)?;
+    let tos = dscp | header.tos() & ECN;
+    ip_header::change_tos(&mut header, tos);
+    Ok(())
+}
+
+fn set_ipv6(packet: &mut Packet, dscp: u8) -> Result<(), DropReason> {
+    let mut header = Ipv6::new(ip_header::bytes_mut(packet))?;
+    header.set_traffic_class(dscp | header.traffic_class() & ECN);
+    Ok(())
+}
+
+impl Element for SetDscp {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let set = |packet: &mut Packet| {
-            let mut header = ip_header::ip_mut(packet).map_err(ip_header::drop_reason)?;
-            let tos = self.tos | header.tos() & ECN;
-            ip_header::change_tos(&mut header, tos);
-            Ok(())
-        };
-        send_each(batch, cx, set, |reason, packet, cx| cx.discard(packet, reason));
+        edit_each(batch, cx, |packet| (self.set)(packet, self.tos));
     }
 }
 
@@ -56,7 +80,7 @@ mod tests {
     use super::*;
     use crate::testing::survives_anything;
     use artery_engine::Bench;
-    use artery_wire::build::ip4;
+    use artery_wire::build::{ip4, ip6};
 
     #[test]
     fn the_code_point_changes_and_the_ecn_bits_stay() {
@@ -69,11 +93,40 @@ mod tests {
     }
 
     #[test]
-    fn the_code_point_can_be_changed_live() {
-        let mut bench = Bench::new(&CLASS, "46");
+    fn the_code_point_changes_and_the_ecn_bits_and_the_flow_label_stay() {
+        let packet = |class: u8| {
+            let mut bytes = ip6().udp(1, 2).bytes();
+            let mut header = Ipv6::new(&mut bytes[..]).unwrap();
+            header.set_traffic_class(class);
+            header.set_flow_label(0xabcde);
+            bytes
+        };
+        let mut bench = Bench::new(&IP6, "46");
+        for ecn in 0..4 {
+            bench.push(0, packet(0x10 | ecn));
+            bench.expect(0, packet(46 << 2 | ecn));
+        }
         bench.write("dscp", "1").unwrap();
-        assert_eq!(bench.read("dscp", "").unwrap(), "1");
-        assert!(bench.write("dscp", "64").is_err());
-        assert_eq!(Bench::config_error(&CLASS, "64"), RANGE);
+        bench.push(0, packet(0));
+        bench.expect(0, packet(4));
+    }
+
+    #[test]
+    fn the_code_point_can_be_changed_live() {
+        for class in [&CLASS, &IP6] {
+            let mut bench = Bench::new(class, "46");
+            bench.write("dscp", "1").unwrap();
+            assert_eq!(bench.read("dscp", "").unwrap(), "1");
+            assert!(bench.write("dscp", "64").is_err());
+            assert_eq!(Bench::config_error(class, "64"), RANGE);
+        }
+    }
+
+    #[test]
+    fn what_is_no_ipv6_is_dropped() {
+        let mut bench = Bench::new(&IP6, "46");
+        bench.push(0, [0x60; 39]);
+        bench.expect_dropped(DropReason::TooShort, 1);
+        survives_anything(&IP6, "46", 1);
     }
 }

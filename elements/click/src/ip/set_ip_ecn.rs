@@ -1,7 +1,7 @@
-use super::each::send_each;
+use super::each::edit_each;
 use artery_common::ip_header;
 use artery_engine::{
-    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Packet, Show, Write, parse_value,
+    Arg, ArgError, Batch, Class, Context, Element, Handler, HandlerError, Show, Write, parse_value,
 };
 
 pub static CLASS: Class = Class {
@@ -48,13 +48,12 @@ impl SetIpEcn {
 
 impl Element for SetIpEcn {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        let set = |packet: &mut Packet| {
-            let mut header = ip_header::ip_mut(packet).map_err(ip_header::drop_reason)?;
+        edit_each(batch, cx, |packet| {
+            let mut header = ip_header::ip_mut(packet)?;
             let tos = header.tos() & DSCP | self.bits;
             ip_header::change_tos(&mut header, tos);
             Ok(())
-        };
-        send_each(batch, cx, set, |reason, packet, cx| cx.discard(packet, reason));
+        });
     }
 }
 

@@ -1,4 +1,4 @@
-use super::each::send_each;
+use super::each::edit_each;
 use crate::basic::strip::apply_offloads_before;
 use artery_common::ip_header;
 use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
@@ -32,10 +32,9 @@ fn strip_length(packet: &Packet) -> Option<usize> {
 impl Element for StripIpHeader {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
         apply_offloads_before(batch, cx, |packet| strip_length(packet).unwrap_or(0));
-        let strip = |packet: &mut Packet| {
+        edit_each(batch, cx, |packet| {
             strip_length(packet).and_then(|length| packet.strip(length).ok()).ok_or(DropReason::TooShort)
-        };
-        send_each(batch, cx, strip, |reason, packet, cx| cx.discard(packet, reason));
+        });
     }
 }
 

@@ -1,4 +1,4 @@
-use super::each::send_each;
+use super::each::edit_each;
 use crate::basic::strip::apply_offloads_before;
 use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
 
@@ -30,7 +30,7 @@ impl Element for StripToNetworkHeader {
         // The marked header may be that of a packet in a packet.
         let before = |packet: &Packet| packet.network_offset().and_then(|offset| offset.try_into().ok());
         apply_offloads_before(batch, cx, |packet| before(packet).unwrap_or(0));
-        send_each(batch, cx, start_at_network, |reason, packet, cx| cx.discard(packet, reason));
+        edit_each(batch, cx, start_at_network);
     }
 }
 

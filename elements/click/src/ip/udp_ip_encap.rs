@@ -1,7 +1,7 @@
 use super::address::Destination;
 use super::name::UdpPort;
 use super::packet_id::PacketIds;
-use artery_common::ip_header::{Fields, drop_reason};
+use artery_common::ip_header::Fields;
 use artery_engine::{
     Arg, ArgError, Args, Class, Context, DropReason, Field, Handler, Packet, Show, Simple, Write, parse_value,
 };
@@ -84,8 +84,8 @@ impl UdpIpEncap {
 
     fn prepend_udp(&self, packet: &mut Packet, dst: Ipv4Addr) -> Result<(), DropReason> {
         let length = u16::try_from(packet.len() + Udp::<&[u8]>::LEN).map_err(|_| DropReason::TooLong)?;
-        packet.prepend(Udp::<&[u8]>::LEN).map_err(|_| DropReason::NoRoom)?;
-        let mut udp = Udp::new(packet.data_mut()).map_err(drop_reason)?;
+        packet.prepend(Udp::<&[u8]>::LEN)?;
+        let mut udp = Udp::new(packet.data_mut())?;
         udp.set_src_port(self.src_port);
         udp.set_dst_port(self.dst_port);
         udp.set_length(length);
@@ -101,9 +101,8 @@ impl UdpIpEncap {
 }
 
 impl Simple for UdpIpEncap {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let result = self.encapsulate(&mut packet);
-        cx.keep_or_discard(packet, result)
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| self.encapsulate(packet))
     }
 
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {

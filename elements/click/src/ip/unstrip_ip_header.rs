@@ -1,4 +1,4 @@
-use artery_engine::{Class, Context, DropReason, Packet, Simple};
+use artery_engine::{Class, Context, Packet, Simple};
 
 pub static CLASS: Class = Class {
     name: "UnstripIPHeader",
@@ -15,13 +15,9 @@ MarkIPHeader marked. A packet that still has its header, or in which none is mar
 struct UnstripIpHeader;
 
 impl Simple for UnstripIpHeader {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let stripped = packet.network_offset().map_or(0, |offset| usize::try_from(-offset).unwrap_or(0));
-        if packet.unstrip(stripped).is_ok() {
-            return Some(packet);
-        }
-        cx.discard(packet, DropReason::NoRoom);
-        None
+        cx.edit_or_discard(packet, |packet| Ok(packet.unstrip(stripped)?))
     }
 }
 

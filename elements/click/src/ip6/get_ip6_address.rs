@@ -1,4 +1,4 @@
-use artery_engine::{Arg, ArgError, Args, Class, Context, DropReason, Packet, Simple, anno};
+use artery_engine::{Arg, Class, Context, DropReason, Packet, Simple, anno};
 
 pub static CLASS: Class = Class {
     name: "GetIP6Address",
@@ -11,7 +11,7 @@ know where a packet goes, such as LookupIP6Route, read the annotation. Packets t
 are dropped.",
     example: "Idle -> GetIP6Address(24) -> Discard;",
     args: &[Arg::required("OFFSET", "bytes", "where the address is")],
-    build: |args| Ok(Box::new(GetIp6Address::new(args)?)),
+    build: |args| Ok(Box::new(GetIp6Address { offset: args.read::<u32>("OFFSET")? as usize })),
     ..Class::PER_WORKER
 };
 
@@ -19,25 +19,15 @@ struct GetIp6Address {
     offset: usize,
 }
 
-impl GetIp6Address {
-    fn new(args: &Args<'_>) -> Result<GetIp6Address, ArgError> {
-        Ok(GetIp6Address { offset: args.read::<u32>("OFFSET")? as usize })
-    }
-}
-
 impl Simple for GetIp6Address {
     #[inline]
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        match packet.data().get(self.offset..).and_then(|bytes| bytes.first_chunk::<16>().copied()) {
-            Some(address) => {
-                packet.set_annotation(anno::DST_IP6, address);
-                Some(packet)
-            }
-            None => {
-                cx.discard(packet, DropReason::TooShort);
-                None
-            }
-        }
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        cx.edit_or_discard(packet, |packet| {
+            let bytes = packet.data().get(self.offset..).and_then(|bytes| bytes.first_chunk::<16>());
+            let address = *bytes.ok_or(DropReason::TooShort)?;
+            packet.set_annotation(anno::DST_IP6, address);
+            Ok(())
+        })
     }
 }
 

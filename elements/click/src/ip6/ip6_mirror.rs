@@ -1,4 +1,4 @@
-use crate::ip::each::send_each;
+use crate::ip::each::edit_each;
 use artery_common::ip_header;
 use artery_engine::{Batch, Class, Context, DropReason, Element, Packet};
 use artery_wire::{IpProtocol, Ipv6};
@@ -26,7 +26,7 @@ const TRANSPORT: usize = 8;
 #[inline]
 fn swap_addresses(packet: &mut Packet) -> Result<(), DropReason> {
     let bytes = ip_header::bytes_mut(packet);
-    let mut ip = Ipv6::new(&mut *bytes).map_err(ip_header::drop_reason)?;
+    let mut ip = Ipv6::new(&mut *bytes)?;
     let (src, dst, next) = (ip.src(), ip.dst(), ip.next_header());
     ip.set_src(dst);
     ip.set_dst(src);
@@ -39,7 +39,7 @@ fn swap_addresses(packet: &mut Packet) -> Result<(), DropReason> {
 
 impl Element for Ip6Mirror {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        send_each(batch, cx, swap_addresses, |reason, packet, cx| cx.discard(packet, reason));
+        edit_each(batch, cx, swap_addresses);
     }
 }
 

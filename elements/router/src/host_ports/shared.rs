@@ -1,7 +1,7 @@
 //! State that the threads of host ports share with elements.
 use super::status::{self, InterfaceStatus, RouteStatus};
 use crate::fpm::rib::Rib;
-use crate::host_routes::log_lines::LogLines;
+use crate::log_lines::LogLines;
 use crate::router::port_names::PortNames;
 use artery_forward::shared::SharedRouter;
 use std::io;

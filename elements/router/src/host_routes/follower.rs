@@ -3,8 +3,8 @@
 //! It reads the tables' change counters ten times a second, and the routes only after a change. The host's
 //! routes are read from the kernel at the start and whenever its interfaces or addresses have changed, since
 //! the kernel then removes routes; otherwise they are known.
-use super::log_lines::LogLines;
 use super::wanted::{HostHop, MOST_PREFIXES, Reach, Wanted};
+use crate::log_lines::LogLines;
 use artery_device::{HostRouteChange, HostRoutes, Interface, InterfaceMonitor, RouteByGateway};
 use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;

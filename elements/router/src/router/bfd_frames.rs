@@ -43,7 +43,7 @@ impl<'a> Datagram<'a> {
         if self.ttl != ONE_HOP {
             return Err(DropReason::Forwarded);
         }
-        let udp = Udp::new(self.udp).map_err(|_| DropReason::TooShort)?;
+        let udp = Udp::new(self.udp)?;
         udp.check_length().map_err(|_| DropReason::Malformed)?;
         if has_checksum && !self.checksum_is_valid(&udp) {
             return Err(DropReason::BadChecksum);

@@ -3,7 +3,6 @@ use super::icmp::is_broadcast;
 use super::packet_context::{Checked, Classified, PacketContext, RouteErrors, drop_with, reject_with};
 use super::verdict::{FlowOf, IcmpReply, IngressInfo, Origin, RouterVerdict, TablesView, is_forwardable};
 use artery_common::gateway_options::{OptionError, OptionProcessor};
-use artery_common::ip_header::drop_reason;
 use artery_engine::{DropReason, Time};
 use artery_l3::path::{Explained, Outcome};
 use artery_l3::router::PortView;
@@ -50,7 +49,7 @@ impl PacketContext<'_, u32> {
     /// Section 5.2.2, and of the frame section 5.3.4.
     fn check_header(&self) -> Checked<Ipv4<&[u8]>> {
         self.check_destination_mac()?;
-        Ipv4::validate(self.packet).map_err(drop_reason)
+        Ipv4::validate(self.packet).map_err(DropReason::from)
     }
 
     /// Section 5.3.7 and RFC 3704.

@@ -3,7 +3,6 @@ use super::packet_context::{Checked, Classified, PacketContext, RouteErrors, dro
 use super::verdict::{
     FlowOf, IcmpReply, IngressInfo, NeighborMessage, Origin, RouterVerdict, TablesView, is_forwardable,
 };
-use artery_common::ip_header::drop_reason;
 use artery_engine::DropReason;
 use artery_l3::path::{Explained, Outcome};
 use artery_l3::router::PortView;
@@ -48,7 +47,7 @@ impl PacketContext<'_, u128> {
 
     fn check_header(&self) -> Checked<Ipv6<&[u8]>> {
         self.check_destination_mac()?;
-        Ipv6::validate(self.packet).map_err(drop_reason)
+        Ipv6::validate(self.packet).map_err(DropReason::from)
     }
 
     /// RFC 4291 sections 2.5 and 2.7, RFC 3704.

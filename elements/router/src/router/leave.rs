@@ -127,7 +127,7 @@ fn rewrite_headers(
 
 /// Writes the MAC addresses of a frame.
 pub(super) fn write_link(packet: &mut Packet, to: EtherAddr, from: EtherAddr) -> Result<(), DropReason> {
-    let mut ethernet = Ethernet::new(packet.data_mut()).map_err(|_| DropReason::TooShort)?;
+    let mut ethernet = Ethernet::new(packet.data_mut())?;
     ethernet.set_dst(to);
     ethernet.set_src(from);
     Ok(())

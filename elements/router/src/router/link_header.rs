@@ -49,10 +49,10 @@ impl LinkHeader {
             _ => return Err(DropReason::Malformed),
         };
         let to = EtherAddr(packet.annotation(LINK_ADDRESS));
-        let header = packet.prepend(Ethernet::<&[u8]>::LEN).map_err(|_| DropReason::NoRoom)?;
+        let header = packet.prepend(Ethernet::<&[u8]>::LEN)?;
         // What was there before may have a tag in its type.
         header.fill(0);
-        let mut header = Ethernet::new(header).map_err(|_| DropReason::TooShort)?;
+        let mut header = Ethernet::new(header)?;
         header.set_dst(to);
         header.set_src(source);
         header.set_ether_type(kind);
@@ -61,11 +61,10 @@ impl LinkHeader {
 }
 
 impl Simple for LinkHeader {
-    fn process(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+    fn process(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let ports = self.router.readers().ports.read(cx.turn());
-        let source = ports.get(usize::from(self.port.0)).map(|port| port.address);
-        let result = self.prepend_header(&mut packet, source.unwrap_or(EtherAddr::ZERO));
-        cx.keep_or_discard(packet, result)
+        let source = ports.get(usize::from(self.port.0)).map_or(EtherAddr::ZERO, |port| port.address);
+        cx.edit_or_discard(packet, |packet| self.prepend_header(packet, source))
     }
 }
 

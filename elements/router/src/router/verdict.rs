@@ -143,7 +143,7 @@ pub(crate) struct TablesView<'a> {
 impl<'a> TablesView<'a> {
     /// The ingress of a frame, or why it is discarded on arrival.
     pub(crate) fn ingress_info(&self, frame: &[u8], from: Origin) -> Result<IngressInfo, DropReason> {
-        let to = Ethernet::new(frame).map_err(|_| DropReason::TooShort)?.dst();
+        let to = Ethernet::new(frame)?.dst();
         let to = match from.port() {
             Some(port) => LinkDestination::of(to, self.port(port).ok_or(DropReason::PortDown)?.address),
             None => LinkDestination::Ours,

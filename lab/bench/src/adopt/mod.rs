@@ -7,7 +7,6 @@
 //! program alone comes from runs on frames that are not sent, minus the same runs without it.
 
 mod bed;
-mod figures;
 mod policy;
 pub(crate) mod programs;
 mod report;
@@ -125,7 +124,7 @@ fn loads(options: &OnFeed, plan: &Plan, bed: &Bed, report: &mut Report) -> anyho
     let options = fib::Options { table: options.table.clone(), ..fib::Options::default() };
     let mut loads = Vec::new();
     let mut add = |report: &mut Report, family: u8, taken: usize, to: Vec<IpAddr>| {
-        report.add_note(format!("IPv{family}: {taken} routes by 16 gateways"));
+        report.figures.remark(format!("IPv{family}: {taken} routes by 16 gateways"));
         for (what, destinations) in [("random destinations", &to[..]), ("one destination", &to[..1])] {
             let name = format!("IPv{family}, {what}");
             loads.push(Load { name, frames: bed.frames(destinations)? });
@@ -187,7 +186,7 @@ fn without_flow_tables(bed: &Bed, report: &mut Report) {
     const TABLE: &str =
         "table inet flows { flowtable fast { hook ingress priority 0; devices = { eth0, eth1 }; } }";
     let has = bed.r.run(["nft", TABLE]).and_then(|_| bed.r.run(["nft", "delete", "table", "inet", "flows"]));
-    report.add_note(match has {
+    report.figures.remark(match has {
         Ok(_) => "nftables' flow tables, which the kernel has, were not measured".to_owned(),
         Err(_) => "nftables' flow tables can't be measured: the kernel was built without them".to_owned(),
     });

@@ -1,8 +1,7 @@
 //! What was measured, and what was asked for.
 
-use super::figures::{Figures, verdict};
 use super::{AdoptForwarder, LOOKUP_ROW};
-use crate::results::{Findings, Measurement, number};
+use crate::results::{Findings, Goal, Measurement, Rounds};
 use artery_rig::machine::Machine;
 
 /// A row of its own.
@@ -18,71 +17,59 @@ pub(super) fn alone(load: &str) -> String {
 }
 
 pub(super) struct Report {
-    pub(super) figures: Figures,
-    notes: Vec<String>,
-}
-
-/// What was asked for of our program of XDP.
-enum Goal {
-    /// In a row, at least so many times the rate of another forwarder.
-    Times(String, &'static str, f64),
-    /// At most so many of a unit.
-    AtMost(String, f64, &'static str),
-}
-
-fn goals() -> Vec<Goal> {
-    let random = |family: u8| format!("IPv{family}, random destinations");
-    vec![
-        Goal::Times(random(4), AdoptForwarder::Kernel.name(), 4.0),
-        Goal::Times(random(4), LOOKUP_ROW, 2.3),
-        Goal::Times(random(6), AdoptForwarder::Kernel.name(), 4.0),
-        Goal::AtMost(alone(&random(4)), 130.0, "ns"),
-        Goal::AtMost(alone("IPv4, one destination"), 110.0, "ns"),
-        Goal::AtMost(OPENED_IPV4.to_owned(), 2.0, "s"),
-    ]
+    pub(super) figures: Rounds,
 }
 
 impl Report {
     pub(super) fn new(machine: Machine) -> Report {
-        Report { figures: Figures::new(machine), notes: Vec::new() }
+        Report { figures: Rounds::new(machine) }
     }
 
-    /// Says what a reader must know.
-    pub(super) fn add_note(&mut self, note: String) {
-        self.notes.push(note);
-    }
-
-    /// What a goal is, what it came to, and whether that is enough.
-    fn judge(&self, goal: &Goal) -> String {
+    /// What was asked for of our program of XDP.
+    fn goals(&self) -> Vec<Goal> {
         let ours = AdoptForwarder::OursByXdp.name();
-        let (claim, figure, unit, is_met) = match goal {
-            Goal::Times(row, than, least) => {
-                let times = self.figures.times(row, ours, than, "Mpps");
-                (format!("at least {least} times {than}"), times, "times", times >= Some(*least))
-            }
-            Goal::AtMost(row, most, unit) => {
-                let median = self.figures.median(row, ours, unit);
-                (format!("at most {most} {unit}"), median, *unit, median <= Some(*most))
-            }
+        let times = |row: &str, than: &str, least: f64| Goal {
+            claim: format!("{row}: times {than}"),
+            figure: self.figures.times(row, ours, than, "Mpps"),
+            bound: Some(least),
+            is_least: true,
+            unit: "times",
         };
-        let (Goal::Times(row, ..) | Goal::AtMost(row, ..)) = goal;
-        match figure {
-            None => format!("{row}: {claim}: not measured"),
-            Some(figure) => format!("{row}: {claim}: {} {unit}: {}", number(figure), verdict(is_met)),
-        }
+        let at_most = |row: &str, most: f64, unit: &'static str| Goal {
+            claim: row.to_owned(),
+            figure: self.figures.median(row, ours, unit),
+            bound: Some(most),
+            is_least: false,
+            unit,
+        };
+        let [random4, random6] = ["IPv4, random destinations", "IPv6, random destinations"];
+        vec![
+            times(random4, AdoptForwarder::Kernel.name(), 4.0),
+            times(random4, LOOKUP_ROW, 2.3),
+            times(random6, AdoptForwarder::Kernel.name(), 4.0),
+            at_most(&alone(random4), 130.0, "ns"),
+            at_most(&alone("IPv4, one destination"), 110.0, "ns"),
+            at_most(OPENED_IPV4, 2.0, "s"),
+        ]
     }
+}
+
+/// Figures, goals, and what a reader must know.
+pub(super) fn text(figures: &Rounds, goals: &[Goal], notes: impl Iterator<Item = String>) -> String {
+    let lines = notes.chain(figures.remarks().iter().cloned()).map(|line| format!("- {line}\n"));
+    let (table, goals, lines) = (figures.table(), Goal::table(goals), lines.collect::<String>());
+    format!("{table}\n{}\n\n{goals}\n{lines}", figures.machine)
 }
 
 impl Findings for Report {
     const NAME: &'static str = "adopt";
 
     fn text(&self) -> String {
-        let goals = goals().into_iter().map(|goal| self.judge(&goal));
-        self.figures.text(goals.chain(self.notes.iter().cloned()))
+        text(&self.figures, &self.goals(), std::iter::empty())
     }
 
     fn measurements(&self) -> Vec<Measurement> {
-        self.figures.measurements(Self::NAME)
+        self.figures.measurements(Self::NAME, "row")
     }
 }
 
@@ -93,8 +80,8 @@ mod tests {
     #[test]
     fn goals_are_judged_by_rounds_and_by_medians() {
         let mut report = Report::new(Machine::here());
-        let judged = |report: &Report| goals().iter().map(|goal| report.judge(goal)).collect::<Vec<_>>();
-        assert!(judged(&report).iter().all(|line| line.ends_with("not measured")));
+        let judged = |report: &Report| report.goals().iter().map(Goal::verdict).collect::<Vec<_>>();
+        assert_eq!(judged(&report), ["not measured"; 6]);
         let row = "IPv4, random destinations";
         for (ours, kernel, lookup) in [(4.0, 1.0, 2.0), (2.0, 0.4, 1.0), (9.0, 2.0, 4.5)] {
             report.figures.add(row, AdoptForwarder::OursByXdp.name(), "Mpps", ours);
@@ -103,12 +90,8 @@ mod tests {
         }
         report.figures.add(&alone(row), AdoptForwarder::OursByXdp.name(), "ns", 131.0);
         report.figures.add(&alone("IPv4, one destination"), AdoptForwarder::OursByXdp.name(), "ns", 109.0);
-        let said = judged(&report);
-        let ends = |line: &str, end: &str| assert!(line.ends_with(end), "{line}");
-        ends(&said[0], "4.50 times: met");
-        ends(&said[1], "2.00 times: missed");
-        ends(&said[3], "131 ns: missed");
-        ends(&said[4], "109 ns: met");
+        assert_eq!(judged(&report)[..5], ["met", "missed", "not measured", "missed", "met"]);
+        assert_eq!([0, 1, 3].map(|goal| report.goals()[goal].figure), [4.5, 2.0, 131.0].map(Some));
         assert!(report.text().contains("| IPv4, one destination: the program alone"), "{}", report.text());
         assert_eq!(report.measurements().len(), 5);
     }

@@ -108,13 +108,6 @@ fn percents(figures: Option<[f64; 2]>) -> [String; 2] {
     figures.map_or(["-".into(), "-".into()], |both| both.map(|percent| format!("{percent:.2}")))
 }
 
-/// A table: a column of words for each name that begins with a space, of figures for others.
-fn columns(names: &[&str]) -> Table {
-    Table::new(
-        names.iter().map(|name| if name.starts_with(' ') { name.to_string() } else { format!("{name}:") }),
-    )
-}
-
 impl Report {
     /// Headings, tables, and what a reader must know of them.
     fn sections(&self) -> [(&'static str, Table, &'static str); 7] {
@@ -176,10 +169,8 @@ impl Report {
             }
         }
         whos.sort_by_key(|who| matches!(who, Who::Table(Scope::Destination, _)));
-        let names: Vec<String> = whos.iter().map(|who| who.name()).collect();
-        let names: Vec<&str> =
-            ["flows", " packets"].into_iter().chain(names.iter().map(String::as_str)).collect();
-        let mut table = columns(&names);
+        let names: String = whos.iter().map(|who| format!(" | {}:", who.name())).collect();
+        let mut table = Table::headed(&format!("flows: | packets{names}"));
         for flows in self.plan.sizes {
             for distribution in Distribution::ALL {
                 let cell = |who: &Who| {
@@ -195,7 +186,7 @@ impl Report {
     }
 
     fn churn_table(&self) -> Table {
-        let mut table = columns(&["flows", "changes/s", " who", "ns", "renewed"]);
+        let mut table = Table::headed("flows: | changes/s: | who | ns: | renewed:");
         for row in &self.figures.churn {
             let renewed = row.renewed.map_or(String::new(), |percent| format!("{percent:.1} %"));
             table.row([count(row.flows), count(row.rate), row.who.name(), spread(&row.nanos), renewed]);
@@ -204,15 +195,9 @@ impl Report {
     }
 
     fn size_table(&self) -> Table {
-        let mut table = columns(&[
-            "flows",
-            " table",
-            "M flows/s that come",
-            "MB",
-            "ns to find",
-            "and touch",
-            "and touch, uncounted",
-        ]);
+        let mut table = Table::headed(
+            "flows: | table | M flows/s that come: | MB: | ns to find: | and touch: | and touch, uncounted:",
+        );
         for row in &self.figures.sizes {
             let megabytes = number(median(&row.bytes) / 1e6);
             let times = [&row.find, &row.touch, &row.uncounted].map(|nanos| spread(nanos));
@@ -223,7 +208,7 @@ impl Report {
     }
 
     fn pause_table(&self) -> Table {
-        let mut table = columns(&[" memory", " call", "longest", "second", "third", "calls"]);
+        let mut table = Table::headed("memory | call | longest: | second: | third: | calls:");
         for row in &self.figures.pauses {
             for (name, pauses) in row.calls() {
                 let longest = pauses.longest().map(|us| format!("{us:.1}"));
@@ -237,7 +222,7 @@ impl Report {
 
     fn flood_table(&self) -> Table {
         let mut table =
-            columns(&["may be young", "strangers a packet", "known", "stranger", "strangers so far"]);
+            Table::headed("may be young: | strangers a packet: | known: | stranger: | strangers so far:");
         for row in &self.figures.floods {
             let stranger = row.stranger.map_or(String::new(), number);
             table.row([
@@ -252,17 +237,10 @@ impl Report {
     }
 
     fn moved_table(&self) -> Table {
-        let mut table = columns(&[
-            "members",
-            " method",
-            "one goes",
-            "one comes",
-            "goes, with state",
-            "comes, with state",
-            "ns to pick",
-            "ns, known",
-            "us a change",
-        ]);
+        let mut table = Table::headed(
+            "members: | method | one goes: | one comes: | goes, with state: | comes, with state: \
+             | ns to pick: | ns, known: | us a change:",
+        );
         for row in &self.figures.moved {
             let cells = [count(row.members), row.method.name().into()].into_iter();
             let cells = cells.chain(percents(row.alone)).chain(percents(row.remembered));
@@ -273,7 +251,7 @@ impl Report {
 
     fn router_table(&self) -> Table {
         let routers = &self.figures.routers;
-        let mut table = columns(&["flows", " remembered", "Mpps", "part of y"]);
+        let mut table = Table::headed("flows: | remembered | Mpps: | part of y:");
         for row in &routers.rows {
             let remembered = if row.remembers { "yes" } else { "no" };
             let shares = spread(&routers.shares(row));

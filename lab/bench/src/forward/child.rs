@@ -3,17 +3,18 @@
 use super::case::Case;
 use super::churn::Churn;
 use super::circuit::{Circuit, Run};
-use anyhow::{Context as _, bail, ensure};
-use artery_rig::program;
+use crate::child::command;
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
 /// The subcommand that runs one router.
 pub const SUBCOMMAND: &str = "forward-run";
 
 /// What to do in a run: for how long, and what to change meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) time: Duration,
     pub(super) churn: Churn,
@@ -22,14 +23,6 @@ pub(super) struct Order {
 impl Order {
     pub(super) fn quiet(time: Duration) -> Order {
         Order { time, churn: Churn::default() }
-    }
-    fn to_line(self) -> String {
-        format!("{} {} {}\n", self.time.as_millis(), self.churn.routes, self.churn.neighbors)
-    }
-    fn from_line(line: &str) -> Option<Order> {
-        let numbers: Vec<u64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
-        let [millis, routes, neighbors] = numbers[..] else { return None };
-        Some(Order { time: Duration::from_millis(millis), churn: Churn { routes, neighbors } })
     }
 }
 
@@ -42,7 +35,7 @@ pub fn serve(case: &Case) -> anyhow::Result<()> {
     say("ready")?;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let Some(order) = Order::from_line(&line) else { bail!("'{line}' is not an order") };
+        let order: Order = serde_json::from_str(&line).with_context(|| format!("'{line}' is no order"))?;
         let run = order.churn.during(&circuit, || circuit.run(order.time))?;
         say(&serde_json::to_string(&run)?)?;
     }
@@ -53,13 +46,6 @@ fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
-}
-
-/// The command that runs a router.
-pub(super) fn command(case: &Case) -> anyhow::Result<Command> {
-    let mut command = Command::new(program::this()?);
-    command.arg(SUBCOMMAND).args(case.words());
-    Ok(command)
 }
 
 /// A router in a process that was started.
@@ -73,7 +59,7 @@ pub(super) struct Remote {
 impl Remote {
     /// Starts one, and waits until it is ready.
     pub(super) fn start(case: &Case) -> anyhow::Result<Remote> {
-        let mut child = command(case)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = command(SUBCOMMAND, case)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (orders, answers) = (child.stdin.take(), child.stdout.take().context("it was piped")?);
         let mut remote = Remote { child, orders, answers: BufReader::new(answers), workers: case.workers };
         ensure!(remote.answer()?.trim() == "ready", "a router did not start");
@@ -87,7 +73,7 @@ impl Remote {
     /// Lets it begin to run.
     pub(super) fn begin(&mut self, order: Order) -> anyhow::Result<()> {
         let orders = self.orders.as_mut().context("it was piped")?;
-        orders.write_all(order.to_line().as_bytes())?;
+        writeln!(orders, "{}", serde_json::to_string(&order)?)?;
         Ok(orders.flush()?)
     }
     /// Waits for the end of its run.
@@ -127,19 +113,5 @@ impl Race {
     /// Lets each of them run for some time, one after the other: millions of packets a second.
     pub(crate) fn round(&mut self, time: Duration) -> anyhow::Result<Vec<f64>> {
         self.0.iter_mut().map(|router| Ok(router.run(Order::quiet(time))?.mpps())).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orders_are_read_as_written() {
-        let order =
-            Order { time: Duration::from_millis(300), churn: Churn { routes: 10_000, neighbors: 100 } };
-        assert_eq!(Order::from_line(&order.to_line()), Some(order));
-        assert_eq!(Order::from_line("300 1"), None);
-        assert_eq!(Order::from_line("now 1 2"), None);
     }
 }

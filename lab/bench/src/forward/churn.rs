@@ -4,12 +4,13 @@ use super::circuit::Circuit;
 use super::network;
 use anyhow::Context as _;
 use artery_forward::shared::RouterTables;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Changes per second, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Churn {
     pub(super) routes: u64,
     pub(super) neighbors: u64,

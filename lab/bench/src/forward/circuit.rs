@@ -6,12 +6,10 @@ use super::play::{Library, PLAY};
 use anyhow::{Context as _, ensure};
 use artery_common::packet_samples::PacketSamples;
 use artery_device::{MemoryTx, Ports, TxQueue as _, memory_pair};
-use artery_elements::CLASSES;
-use artery_engine::{Class, Classes, Handle, RouterSettings, Running, Sink};
+use artery_engine::{Handle, RouterSettings, Running, Sink};
 use artery_packet::{Batch, Pool};
 use artery_rig::program::checked_with;
 use serde::{Deserialize, Serialize};
-use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -46,11 +44,6 @@ pub(super) struct Circuit {
     handle: Handle,
 }
 
-fn classes() -> Classes {
-    static ALL: OnceLock<Vec<&'static Class>> = OnceLock::new();
-    Classes(ALL.get_or_init(|| CLASSES.0.iter().copied().chain([&PLAY]).collect()))
-}
-
 impl Circuit {
     /// Makes the router and its packets; nothing moves yet.
     pub(super) fn new(case: &Case) -> anyhow::Result<Circuit> {
@@ -62,7 +55,7 @@ impl Circuit {
             frames: (1024, 2),
             ..RouterSettings::default()
         };
-        let router = checked_with(classes(), "idle", "Idle -> Discard;", &[])?.build(settings)?;
+        let router = checked_with(&[&PLAY], "idle", "Idle -> Discard;")?.build(settings)?;
         router.accept_calls();
         let running = router.start();
         let handle = running.handle();
@@ -81,7 +74,7 @@ impl Circuit {
             ports.insert(&name("in", worker), back);
             ports.insert(&name("out", worker), out);
         }
-        checked_with(classes(), "forward", &network::text(&self.case), &[])?.replace(&self.handle)?;
+        checked_with(&[&PLAY], "forward", &network::text(&self.case))?.replace(&self.handle)?;
         for (handler, value) in network::neighbors(&self.case) {
             self.handle.write_handler(&handler, &value)?;
         }

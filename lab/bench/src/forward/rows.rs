@@ -2,15 +2,15 @@
 //! takes; what cachegrind counts.
 
 use super::case::{Case, Meets, Traffic};
-use super::child::{Order, Race, Remote, command};
+use super::child::{Order, Race, Remote, SUBCOMMAND};
 use super::churn::Churn;
 use super::circuit::Run;
 use super::plan::Plan;
 use super::report::Report;
 use super::rival::FastClick;
 use crate::cachegrind::{Caches, each_packet};
+use crate::child::command;
 use crate::engine_bench::macswap_rate;
-use anyhow::Context as _;
 use artery_rig::program::tool;
 use std::time::Duration;
 
@@ -219,11 +219,8 @@ pub(super) fn counts(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     for family in plan.options.families() {
         for traffic in [Traffic::Random, Traffic::One] {
             let Some((case, _)) = plan.full(family, traffic) else { continue };
-            let run = |packets| command(&Case { limit: Some(packets), workers: 1, ..case.clone() });
-            // Whether it can be started at all is known before.
-            run(plan.counted).context("this program's own name")?;
             let count = each_packet(&valgrind, &caches, plan.counted, |packets| {
-                run(packets).unwrap_or_else(|_| std::process::Command::new("false"))
+                command(SUBCOMMAND, &Case { limit: Some(packets), workers: 1, ..case.clone() })
             })?;
             for (what, figure) in
                 [("instructions", count.instructions), ("D1 misses", count.d1), ("L2 misses", count.last)]

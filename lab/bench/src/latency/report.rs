@@ -1,7 +1,7 @@
 //! What was measured, and which promises hold.
 
 use super::{BEFORE, FORWARDERS, LOADS, quantiles};
-use crate::results::{Findings, Measurement, Summary, Table, number};
+use crate::results::{Findings, Goal, Measurement, Rounds, Summary, Table, number};
 use artery_rig::console::progress;
 use artery_rig::machine::Machine;
 use hdrhistogram::Histogram;
@@ -57,15 +57,12 @@ impl Work {
 }
 
 pub(super) struct Report {
-    machine: Machine,
+    rounds: Rounds,
     /// What the loads are called: parts of each one's loss-free rate, and rates that are the same for all.
     loads: Vec<String>,
-    rows: Vec<(Work, &'static str, Vec<f64>)>,
     /// Turns that were measured, and those of them that were dropped for steal.
     turns: usize,
     dropped: usize,
-    /// What was not measured and why.
-    remarks: Vec<String>,
 }
 
 impl Report {
@@ -73,7 +70,7 @@ impl Report {
     pub(super) fn new(machine: Machine, at: &[f64]) -> Report {
         let parts = LOADS.iter().map(|part| format!("{:.0} %", 100.0 * part));
         let loads = parts.chain(at.iter().map(|mpps| format!("{mpps} Mpps"))).collect();
-        Report { machine, loads, rows: Vec::new(), turns: 0, dropped: 0, remarks: Vec::new() }
+        Report { rounds: Rounds::new(machine), loads, turns: 0, dropped: 0 }
     }
 
     /// Adds a turn, unless others had too much of the machine in it.
@@ -108,36 +105,30 @@ impl Report {
     }
 
     fn figure(&mut self, work: Work, who: &'static str, value: f64) {
-        progress(&format!("{who}: {}: {} {}", self.name(work), number(value), work.unit()));
-        match self.rows.iter_mut().find(|(of, by, _)| *of == work && *by == who) {
-            Some((.., runs)) => runs.push(value),
-            None => self.rows.push((work, who, vec![value])),
-        }
+        self.rounds.add(&self.name(work), who, work.unit(), value);
     }
 
     /// Says once why something was not measured.
     pub(super) fn skip(&mut self, who: &str, reason: &str) {
-        let line = format!("skipped: {who}: {}", reason.lines().next().unwrap_or_default());
-        progress(&line);
-        if !self.remarks.contains(&line) {
-            self.remarks.push(line);
-        }
+        self.rounds.skip(who, reason);
     }
 
+    fn runs(&self, work: Work, who: &str) -> Option<&[f64]> {
+        self.rounds.row(&self.name(work), who, work.unit()).map(|row| row.runs.as_slice())
+    }
     fn summary(&self, work: Work, who: &str) -> Option<Summary> {
-        let (.., runs) = self.rows.iter().find(|(of, by, _)| *of == work && *by == who)?;
-        Some(Summary::of(runs))
+        self.runs(work, who).map(Summary::of)
     }
     fn median(&self, work: Work, who: &str) -> Option<f64> {
         self.summary(work, who).map(|summary| summary.median)
     }
-    fn whos(&self) -> Vec<&'static str> {
+    fn whos(&self) -> Vec<&str> {
         let mut all = Vec::new();
-        self.rows.iter().for_each(|(_, who, _)| {
-            if !all.contains(who) {
-                all.push(*who);
+        for row in self.rounds.rows() {
+            if !all.contains(&row.who.as_str()) {
+                all.push(row.who.as_str());
             }
-        });
+        }
         all
     }
 
@@ -151,8 +142,7 @@ impl Report {
             let ping = self.summary(IdlePing, who);
             let [least, greatest] = ping.as_ref().map_or([0.0; 2], |ping| [ping.min, ping.max]).map(number);
             let processor = self.median(IdleProcessor, who).map_or("-".into(), |it| format!("{it:.1}"));
-            let rounds = self.rows.iter().find(|(of, by, _)| *of == IdlePing && *by == who);
-            let rounds = rounds.map_or(0, |(.., runs)| runs.len()).to_string();
+            let rounds = self.runs(IdlePing, who).map_or(0, <[f64]>::len).to_string();
             let (loss_free, overload) = (cell(LossFree), cell(Overload));
             table.row([who, &cell(IdlePing), &least, &greatest, &processor, &loss_free, &overload, &rounds]);
         }
@@ -184,67 +174,48 @@ impl Report {
 
     /// What is promised: the claim, the figure, and the bound.
     fn goals(&self) -> Vec<Goal> {
-        let at_most = |claim, figure, bound: Option<f64>| Goal { claim, figure, bound, is_least: false };
+        let goal = |claim: &str, unit, figure, bound, is_least| Goal {
+            claim: claim.into(),
+            figure,
+            bound,
+            is_least,
+            unit,
+        };
+        let at_most = |claim, unit, figure, bound| goal(claim, unit, figure, bound, false);
         let [router, awake, _, bare, _, testpmd] = FORWARDERS.map(|forwarder| forwarder.name());
         let p99 = |load, who| self.median(Time { load, quantile: P99 }, who);
         let twice = |load| p99(load, testpmd).map(|it| 2.0 * it);
         let ping = |who| self.median(IdlePing, who);
         let rate = |who| self.median(LossFree, who);
         vec![
-            at_most("p99 at 50 %, µs: twice testpmd's on the same sockets", p99(1, router), twice(1)),
-            at_most("p99 at 90 %, µs: twice testpmd's on the same sockets", p99(2, router), twice(2)),
-            Goal {
-                claim: "loss-free rate, Mpps: 0.95 of the one before",
-                figure: rate(router),
-                bound: rate(BEFORE).map(|it| 0.95 * it),
-                is_least: true,
-            },
+            at_most("p99 at 50 %: twice testpmd's on the same sockets", "µs", p99(1, router), twice(1)),
+            at_most("p99 at 90 %: twice testpmd's on the same sockets", "µs", p99(2, router), twice(2)),
+            goal(
+                "loss-free rate: 0.95 of the one before",
+                "Mpps",
+                rate(router),
+                rate(BEFORE).map(|it| 0.95 * it),
+                true,
+            ),
             at_most(
-                "idle ping p50, µs: 0.7 of the one before",
+                "idle ping p50: 0.7 of the one before",
+                "µs",
                 ping(router),
                 ping(BEFORE).map(|it| 0.7 * it),
             ),
             at_most(
-                "idle ping p50 with --awake, µs: the bare loop's and 10",
+                "idle ping p50 with --awake: the bare loop's and 10",
+                "µs",
                 ping(awake),
                 ping(bare).map(|it| it + 10.0),
             ),
             at_most(
-                "processor time of an idle router, %: 0.0",
+                "processor time of an idle router: 0.0",
+                "%",
                 self.median(IdleProcessor, router),
                 Some(0.05),
             ),
         ]
-    }
-
-    fn goals_table(&self) -> Table {
-        let mut table = Table::headed("goal | figure: | wanted: | ");
-        for goal in self.goals() {
-            let sign = if goal.is_least { "≥" } else { "≤" };
-            let wanted = goal.bound.map_or("-".into(), |bound| format!("{sign} {}", number(bound)));
-            table.row([goal.claim, &goal.figure.map_or("-".into(), number), &wanted, goal.verdict()]);
-        }
-        table
-    }
-}
-
-/// A goal that the report checks.
-struct Goal {
-    claim: &'static str,
-    figure: Option<f64>,
-    /// None if what it depends on was not measured.
-    bound: Option<f64>,
-    /// Whether the figure has to be at least that, not at most.
-    is_least: bool,
-}
-
-impl Goal {
-    fn verdict(&self) -> &'static str {
-        match (self.figure, self.bound) {
-            (Some(figure), Some(bound)) if (figure >= bound) == self.is_least || figure == bound => "met",
-            (Some(_), Some(_)) => "missed",
-            _ => "not measured",
-        }
     }
 }
 
@@ -252,31 +223,29 @@ impl Findings for Report {
     const NAME: &'static str = "latency";
 
     fn text(&self) -> String {
-        let mut text = format!("# Latency\n\n{}.\n\n{EXPLAINED}\n\nForwarders:\n\n", self.machine);
+        let mut text = format!("# Latency\n\n{}.\n\n{EXPLAINED}\n\nForwarders:\n\n", self.rounds.machine);
         for forwarder in FORWARDERS {
             text += &format!("- *{}*: {}\n", forwarder.name(), forwarder.what());
         }
         text += &format!("- *{BEFORE}*: conf/router.click, AF_PACKET, by the program of --before\n");
         text += &format!("\n{}\nTimes of frames, in µs:\n\n{}", self.forwarders(), self.times());
-        text += &format!("\n{}\n", self.goals_table());
+        text += &format!("\n{}\n", Goal::table(&self.goals()));
         text += &format!(
             "{} of {} turns were dropped for more than {MOST_STEAL} % steal.\n",
             self.dropped, self.turns
         );
-        self.remarks.iter().for_each(|line| text += &format!("{line}\n"));
+        self.rounds.remarks().iter().for_each(|line| text += &format!("{line}\n"));
         text
     }
 
     fn measurements(&self) -> Vec<Measurement> {
-        let measurement = |(work, who, runs): &(Work, &'static str, Vec<f64>)| {
-            Measurement::of("latency", who, work.unit(), runs)
-                .param("work", self.name(*work))
-                .param("load", &self.machine.load)
+        let all = self.rounds.measurements(Self::NAME, "work").into_iter();
+        let placed = all.map(|one| {
+            one.param("load", &self.rounds.machine.load)
                 .param("turns dropped for steal", self.dropped)
-                .cpu(&self.machine.cpu)
                 .notes("veth pairs in namespaces")
-        };
-        self.rows.iter().map(measurement).collect()
+        });
+        placed.collect()
     }
 }
 

@@ -3,11 +3,13 @@
 mod chart;
 mod delivery;
 mod finding;
+mod rounds;
 mod table;
 
 pub use chart::Chart;
 pub use delivery::{Delivery, Findings, Manner, OnFeed, write_files};
 pub use finding::{Finding, Verdict, list};
+pub use rounds::{Goal, Rounds, Row};
 pub use table::{Table, number};
 
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! What forwarders stand between: two hosts, the forwarder's host, and how frames get through.
 
-use super::part::{BEGINS, PORT, Replies, SUBCOMMAND, Sent};
+use super::part::{BEGINS, PORT, Part, Replies, Sent};
 use super::processor::ENDS;
 use super::search::Outcome;
 use artery_rig::program;
@@ -145,16 +145,15 @@ impl Bed {
     }
 
     fn generator(&self, rate: Option<f64>, time: Duration) -> Result<artery_rig::Command> {
-        let milliseconds = time.as_millis().to_string();
-        let command = self.a.command(AT_ONCE).arg(&self.this).args([SUBCOMMAND, "generate"]);
-        let command = command.args(["--source", self.source, "--target", self.target]);
-        let command = command.args(["--macs", &self.a.mac("eth0")?, &self.next_hop]);
-        let command = command.args(["--milliseconds", &milliseconds]);
-        let command = if self.is_stamped { command.arg("--stamped") } else { command };
-        Ok(match rate {
-            Some(rate) => command.args(["--rate", &rate.to_string()]),
-            None => command,
-        })
+        let part = Part::Generate {
+            source: self.source.into(),
+            target: self.target.into(),
+            macs: [self.a.mac("eth0")?, self.next_hop.clone()],
+            rate,
+            milliseconds: time.as_millis() as u64,
+            stamped: self.is_stamped,
+        };
+        Ok(self.a.command(AT_ONCE).arg(&self.this).args(part.words()))
     }
 
     /// The count of frames at `b` once it does not change any more.
@@ -173,10 +172,10 @@ impl Bed {
 
     /// Pings `b` from `a`.
     pub(crate) fn ping(&self, count: u16, interval: Duration) -> Result<Replies> {
-        let (count, microseconds) = (count.to_string(), interval.as_micros().to_string());
+        let part =
+            Part::Ping { target: self.target.into(), count, microseconds: interval.as_micros() as u64 };
         let command = self.a.command(BEFORE_ALL).args(["taskset", "-c", &ENDS.to_string()]).arg(&self.this);
-        let command = command.args([SUBCOMMAND, "ping", "--target", self.target, "--count", &count]);
-        let mut process = command.args(["--microseconds", &microseconds]).spawn()?;
+        let mut process = command.args(part.words()).spawn()?;
         let output = process.wait(4 * PATIENCE)?;
         parse(&output.stdout).ok_or_else(|| RigError::Unreadable(process.failure(), "times of replies"))
     }

@@ -1,7 +1,7 @@
 //! The forwarders that are compared: ours, the kernel, DPDK's testpmd, and a loop that does nothing else.
 
 use super::bed::{Bed, PATIENCE, Shape};
-use super::part::{BEGINS, SUBCOMMAND};
+use super::part::{BEGINS, Part};
 use super::processor::{Account, ENDS, FORWARDER};
 use crate::engine_bench::HugePages;
 use artery_rig::conf::ROUTER;
@@ -148,7 +148,7 @@ impl Forwarder {
                 }
             }
             Forwarder::Bare => {
-                let command = pinned(bed).arg(program_path(program::this())?).args([SUBCOMMAND, "bare"]);
+                let command = pinned(bed).arg(program_path(program::this())?).args(Part::Bare.words());
                 running.process = Some(begun(command, BEGINS, PATIENCE)?);
             }
             Forwarder::Cable(method) => {

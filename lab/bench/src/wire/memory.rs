@@ -28,7 +28,7 @@ pub(super) fn rate(between: &str, time: Duration) -> anyhow::Result<f64> {
         output: Sink::buffer(),
         ..RouterSettings::default()
     };
-    let router = checked("idle", "Idle -> Discard;", &[])?.build(settings)?;
+    let router = checked("idle", "Idle -> Discard;")?.build(settings)?;
     router.accept_calls();
     let running = router.start();
     let handle = running.handle();
@@ -49,7 +49,7 @@ fn measure(handle: &Handle, between: &str, time: Duration) -> anyhow::Result<f64
         "there :: FromDevice(b) -> {between}Queue({PLACES}) -> ToDevice(c);
          back :: FromDevice(d) -> {between}Queue({PLACES}) -> ToDevice(a);"
     );
-    checked("memory", &text, &[])?.replace(handle)?;
+    checked("memory", &text)?.replace(handle)?;
     let count = |name: &str| -> anyhow::Result<f64> { Ok(handle.read_handler(name, "")?.trim().parse()?) };
     let both = || Ok::<_, anyhow::Error>(count("there.count")? + count("back.count")?);
     thread::sleep(time / 4);

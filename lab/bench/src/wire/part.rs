@@ -8,7 +8,6 @@ use artery_packet::{BATCH, Batch, Pool};
 use artery_rig::console::print;
 use artery_rig::{Histogram, Latency, LiveFrames};
 use artery_wire::build::{ether, icmp_echo, ip4};
-use clap::Subcommand;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, sockopt};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -33,27 +32,21 @@ const UDP_CHECKSUM: std::ops::Range<usize> = 40..42;
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A part of the experiment.
-#[derive(Subcommand, Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Part {
     /// Send frames of 60 bytes by eth0 for a time, then wait for SIGTERM and say how many
     Generate {
         /// Address of the sender
-        #[arg(long)]
-        source: Ipv4Addr,
+        source: String,
         /// Address of the receiver
-        #[arg(long)]
-        target: Ipv4Addr,
+        target: String,
         /// Link addresses of the frame: sender, next hop
-        #[arg(long, num_args = 2)]
-        macs: Vec<String>,
+        macs: [String; 2],
         /// Frames a second; as many as can be if not given
-        #[arg(long)]
         rate: Option<f64>,
         /// How long to send, in milliseconds
-        #[arg(long)]
         milliseconds: u64,
         /// Let each frame say when it was sent, and have no checksum of UDP
-        #[arg(long)]
         stamped: bool,
     },
     /// Forward between eth0 and eth1 with nothing in between, until SIGTERM
@@ -61,15 +54,19 @@ pub enum Part {
     /// Ping a host and print how long replies took
     Ping {
         /// The address to ping
-        #[arg(long)]
-        target: Ipv4Addr,
+        target: String,
         /// Number of echo requests
-        #[arg(long)]
         count: u16,
         /// Microseconds between echo requests
-        #[arg(long)]
         microseconds: u64,
     },
+}
+
+impl Part {
+    /// The words behind the program's name that carry it out.
+    pub(super) fn words(&self) -> [String; 2] {
+        [SUBCOMMAND.into(), serde_json::json!(self).to_string()]
+    }
 }
 
 /// The report of a generator.
@@ -92,7 +89,7 @@ pub(crate) struct Replies {
 pub fn run(part: &Part) -> anyhow::Result<()> {
     match part {
         Part::Generate { source, target, macs, rate, milliseconds, stamped } => {
-            let mut frame = frame(*source, *target, macs)?;
+            let mut frame = frame(source, target, macs);
             let make = if *stamped { LiveFrames::stamped } else { LiveFrames::new };
             if *stamped {
                 frame[UDP_CHECKSUM].fill(0);
@@ -101,7 +98,7 @@ pub fn run(part: &Part) -> anyhow::Result<()> {
         }
         Part::Bare => bare(),
         Part::Ping { target, count, microseconds } => {
-            ping(*target, *count, Duration::from_micros(*microseconds))
+            ping(target.parse()?, *count, Duration::from_micros(*microseconds))
         }
     }
 }
@@ -114,10 +111,9 @@ fn told_to_end() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(end)
 }
 
-fn frame(source: Ipv4Addr, target: Ipv4Addr, macs: &[String]) -> anyhow::Result<Vec<u8>> {
-    let [from, to] = macs else { anyhow::bail!("a frame has two link addresses") };
+fn frame(source: &str, target: &str, [from, to]: &[String; 2]) -> Vec<u8> {
     let ip = ip4().src(source).dst(target).ttl(64).udp(1234, PORT).payload([0; 18]);
-    Ok(ether(to.as_str(), from.as_str()).ip4(ip).bytes())
+    ether(to.as_str(), from.as_str()).ip4(ip).bytes()
 }
 
 fn generate(
@@ -237,10 +233,8 @@ mod tests {
 
     #[test]
     fn frames_have_the_least_length_and_two_link_addresses() {
-        let (source, target) = (Ipv4Addr::new(10, 0, 1, 2), Ipv4Addr::new(10, 0, 2, 2));
         let macs = ["02:00:00:00:00:01".to_string(), "02:00:00:00:00:02".to_string()];
-        let frame = frame(source, target, &macs).unwrap();
+        let frame = frame("10.0.1.2", "10.0.2.2", &macs);
         assert_eq!((frame.len(), frame[5], frame[11]), (60, 2, 1));
-        assert!(super::frame(source, target, &macs[..1]).is_err());
     }
 }

@@ -2,8 +2,7 @@
 
 use super::forwarder::ALL;
 use super::processor::{ENDS, FORWARDER};
-use crate::results::{Findings, Measurement, Summary, Table, number};
-use artery_rig::console::progress;
+use crate::results::{Findings, Goal, Measurement, Rounds, Row, Table, number};
 use artery_rig::machine::Machine;
 
 /// What is measured, and in which unit.
@@ -34,105 +33,68 @@ pub(super) const PINGS: [[Work; 3]; 3] = [
 pub(super) const YARDSTICK: &str = "y: testpmd macswap";
 
 pub(super) struct Report {
-    pub(super) machine: Machine,
-    /// Figures of several rounds, in the order of the first.
-    rows: Vec<Row>,
-    /// What was not measured and why, and what else a reader must know.
-    remarks: Vec<String>,
-}
-
-struct Row {
-    work: Work,
-    who: String,
-    runs: Vec<f64>,
-}
-
-impl Row {
-    /// Median, least and greatest, as people read them.
-    fn figures(&self) -> [String; 3] {
-        let summary = Summary::of(&self.runs);
-        [summary.median, summary.min, summary.max].map(number)
-    }
-}
-
-/// A promise: what is claimed, the figure, and the least that it has to be (or the most).
-struct Goal {
-    claim: &'static str,
-    figure: Option<f64>,
-    wanted: Wanted,
-    unit: &'static str,
-}
-
-enum Wanted {
-    AtLeast(f64),
-    AtMost(f64),
-    /// What it depends on was not measured.
-    Unknown,
+    rounds: Rounds,
 }
 
 impl Findings for Report {
     const NAME: &'static str = "wire";
 
     fn text(&self) -> String {
-        let mut text = format!("# Over the wire\n\n{}.\n\n{EXPLAINED}\n\nForwarders:\n\n", self.machine);
+        let mut text =
+            format!("# Over the wire\n\n{}.\n\n{EXPLAINED}\n\nForwarders:\n\n", self.rounds.machine);
         for forwarder in ALL {
             text += &format!("- *{}*: {}\n", forwarder.name(), forwarder.what());
         }
         text += &format!("\n{}\nRound trips through it, in µs:\n\n{}", self.table(), self.ping_table());
-        text += &format!("\n{}", self.goals_table());
-        self.remarks.iter().for_each(|line| text += &format!("\n{line}"));
+        text += &format!("\n{}", Goal::table(&self.goals()));
+        self.rounds.remarks().iter().for_each(|line| text += &format!("\n{line}"));
         text
     }
 
     fn measurements(&self) -> Vec<Measurement> {
-        let measurement = |row: &Row| {
-            Measurement::of("wire", &row.who, row.work.unit, &row.runs)
-                .param("work", row.work.name)
-                .param("load", &self.machine.load)
+        let all = self.rounds.rows().iter().zip(self.rounds.measurements(Self::NAME, "work"));
+        let placed = all.map(|(row, measurement)| {
+            measurement
+                .param("load", &self.rounds.machine.load)
                 .param("processors", placement(&row.who))
-                .cpu(&self.machine.cpu)
-                .notes(if row.work == MEMORY { "in memory" } else { "veth pairs in namespaces" })
-        };
-        self.rows.iter().map(measurement).collect()
+                .notes(if row.work == MEMORY.name { "in memory" } else { "veth pairs in namespaces" })
+        });
+        placed.collect()
     }
 }
 
 impl Report {
     pub(super) fn new(machine: Machine) -> Report {
-        Report { machine, rows: Vec::new(), remarks: Vec::new() }
+        Report { rounds: Rounds::new(machine) }
     }
 
     pub(super) fn add(&mut self, work: Work, who: &str, value: f64) {
-        progress(&format!("{who}: {}: {} {}", work.name, number(value), work.unit));
-        match self.rows.iter_mut().find(|row| row.work == work && row.who == who) {
-            Some(row) => row.runs.push(value),
-            None => self.rows.push(Row { work, who: who.into(), runs: vec![value] }),
-        }
+        self.rounds.add(work.name, who, work.unit, value);
     }
 
     /// Says once why something was not measured.
     pub(super) fn skip(&mut self, what: &str, reason: &str) {
-        self.remark(format!("skipped: {what}: {}", shortened(reason)));
+        self.rounds.skip(what, reason);
     }
 
     /// Says something once that a reader must know.
     pub(super) fn remark(&mut self, line: String) {
-        progress(&line);
-        if !self.remarks.contains(&line) {
-            self.remarks.push(line);
-        }
+        self.rounds.remark(line);
     }
 
     /// The median of what was measured.
     pub(super) fn median(&self, work: Work, who: &str) -> Option<f64> {
-        let row = self.rows.iter().find(|row| row.work == work && row.who == who)?;
-        Some(Summary::of(&row.runs).median)
+        self.rounds.median(work.name, who, work.unit)
+    }
+
+    fn rows(&self, work: Work) -> impl Iterator<Item = &Row> {
+        self.rounds.rows().iter().filter(move |row| row.work == work.name)
     }
 
     fn table(&self) -> Table {
         let mut table = Table::headed("what | forwarder | median: | least: | greatest: | unit | rounds:");
         for work in [MEMORY, TCP, TCP_TIME, UDP, UDP_TIME, OVERLOAD, LOSS_FREE] {
-            for row in self.rows.iter().filter(|row| row.work == work) {
+            for row in self.rows(work) {
                 let [median, least, greatest] = row.figures();
                 let rounds = row.runs.len().to_string();
                 table.row([work.name, &row.who, &median, &least, &greatest, work.unit, &rounds]);
@@ -144,7 +106,7 @@ impl Report {
     fn ping_table(&self) -> Table {
         let mut table = Table::headed("load | forwarder | p50: | least: | greatest: | p99: | p99.9:");
         for (load, [middle, most, nearly_all]) in ["idle", "50 %", "90 %"].into_iter().zip(PINGS) {
-            for row in self.rows.iter().filter(|row| row.work == middle) {
+            for row in self.rows(middle) {
                 let [median, least, greatest] = row.figures();
                 let [p99, p999] =
                     [most, nearly_all].map(|work| self.median(work, &row.who).map_or("-".into(), number));
@@ -155,44 +117,36 @@ impl Report {
     }
 
     fn goals(&self) -> [Goal; 6] {
-        let at_least = |value: Option<f64>| value.map_or(Wanted::Unknown, Wanted::AtLeast);
+        let goal = |claim: &str, (work, who): (Work, &str), bound, is_least| {
+            let figure = self.median(work, who);
+            Goal { claim: claim.into(), figure, bound, is_least, unit: work.unit }
+        };
         let kernel = ["kernel", "kernel-rps"].iter().filter_map(|who| self.median(TCP, who)).reduce(f64::max);
         let [idle, ..] = PINGS[0];
-        let ping =
-            || self.median(idle, "kernel").map_or(Wanted::Unknown, |kernel| Wanted::AtMost(kernel + 40.0));
+        let ping = self.median(idle, "kernel").map(|kernel| kernel + 40.0);
         [
-            self.goal(
+            goal(
                 "TCP through conf/router.click: 10 Gbit/s, or half of the kernel's if that is more",
                 (TCP, "router"),
-                at_least(kernel.map(|kernel| (kernel / 2.0).max(10.0))),
+                kernel.map(|kernel| (kernel / 2.0).max(10.0)),
+                true,
             ),
-            self.goal(
+            goal(
                 "AF_PACKET wire: the bare loop's (0.57 when first measured)",
                 (OVERLOAD, "cable"),
-                at_least(self.median(OVERLOAD, "bare")),
+                self.median(OVERLOAD, "bare"),
+                true,
             ),
-            self.goal("AF_XDP wire: 0.68", (OVERLOAD, "cable-xdp"), Wanted::AtLeast(0.68)),
-            self.goal(
+            goal("AF_XDP wire: 0.68", (OVERLOAD, "cable-xdp"), Some(0.68), true),
+            goal(
                 "memory pair to memory pair: 1.5 y",
                 (MEMORY, "memory"),
-                at_least(self.median(MEMORY, YARDSTICK).map(|y| 1.5 * y)),
+                self.median(MEMORY, YARDSTICK).map(|y| 1.5 * y),
+                true,
             ),
-            self.goal("p50 of ping through the router: the kernel's and 40 µs", (idle, "router"), ping()),
-            self.goal("the same of a router that waits awake (--awake)", (idle, "router-awake"), ping()),
+            goal("p50 of ping through the router: the kernel's and 40 µs", (idle, "router"), ping, false),
+            goal("the same of a router that waits awake (--awake)", (idle, "router-awake"), ping, false),
         ]
-    }
-
-    fn goal(&self, claim: &'static str, (work, who): (Work, &str), wanted: Wanted) -> Goal {
-        Goal { claim, figure: self.median(work, who), wanted, unit: work.unit }
-    }
-
-    fn goals_table(&self) -> Table {
-        let mut table = Table::headed("goal | figure: | wanted: | unit | ");
-        for goal in self.goals() {
-            let figure = goal.figure.map_or("-".into(), number);
-            table.row([goal.claim, &figure, &goal.wanted.to_string(), goal.unit, goal.verdict()]);
-        }
-        table
     }
 }
 
@@ -219,46 +173,6 @@ fn placement(who: &str) -> String {
         false => format!("generator, iperf3 and ping {ENDS}; forwarder and sink {on}"),
     }
 }
-
-impl Goal {
-    fn verdict(&self) -> &'static str {
-        match (self.figure, &self.wanted) {
-            (Some(figure), Wanted::AtLeast(least)) if figure >= *least => "met",
-            (Some(figure), Wanted::AtMost(most)) if figure <= *most => "met",
-            (Some(_), Wanted::AtLeast(_) | Wanted::AtMost(_)) => "missed",
-            _ => "not measured",
-        }
-    }
-}
-
-impl std::fmt::Display for Wanted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Wanted::AtLeast(value) => write!(f, "≥ {}", number(*value)),
-            Wanted::AtMost(value) => write!(f, "≤ {}", number(*value)),
-            Wanted::Unknown => f.write_str("-"),
-        }
-    }
-}
-
-/// What fits a line: the first line of a message, and the one where a program says what was
-/// wrong, usually the last.
-fn shortened(text: &str) -> String {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or_default();
-    let told = lines.clone().find(|line| line.to_lowercase().contains("error"));
-    let line = match told.or_else(|| lines.next_back()) {
-        Some(last) => format!("{first} … {last}"),
-        None => first.to_string(),
-    };
-    match line.char_indices().nth(LINE) {
-        Some((end, _)) => format!("{} …", &line[..end]),
-        None => line,
-    }
-}
-
-/// Characters of a reason.
-const LINE: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -326,12 +240,5 @@ mod tests {
         let row = text.lines().find(|line| line.starts_with("| 50 %")).unwrap();
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         assert_eq!(cells[1..8], ["50 %", "kernel", "10.5", "10.5", "10.5", "20.5", "30.5"]);
-    }
-
-    #[test]
-    fn reasons_fit_a_line_whatever_their_characters() {
-        assert!(shortened(&"µ".repeat(1000)).chars().count() < 310);
-        assert_eq!(shortened("\n\n"), "");
-        assert_eq!(shortened("failed\n{\n  \"error\": \"no way\"\n}"), "failed … \"error\": \"no way\"");
     }
 }

@@ -1,8 +1,9 @@
 //! Members that are asked whether they are well: servers that stop and start again.
 
 use super::net::SERVICE;
-use super::plain::{Plain, Running, graph};
+use super::plain::{Plain, graph};
 use super::server::{PORT, Server, Talk, http};
+use crate::support::Running;
 use artery_rig::{Host, Result};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -46,9 +47,9 @@ fn is_left_out(label: &str, check: &str, instead: Option<Talk>) {
             "SERVICE {SERVICE}:80 tcp, MEMBER web1 10.0.2.11, MEMBER web2 10.0.2.12, MEMBER web3 10.0.2.13,
             CHECK {check} every 100ms timeout 500ms fall 2 rise 2"
         ));
-        let running = Running::start(&router, &config, &[])?;
+        let running = Running::run(&router, &config, &[])?;
         let up = |count: usize| move |said: &str| said.matches(" up,").count() == count;
-        running.until("members", up(3))?;
+        running.until_read("members", up(3))?;
         let before = answers(&net.client)?;
         assert!(before.len() == 3 && before.values().all(|count| *count > 0), "{before:?}");
 
@@ -56,13 +57,13 @@ fn is_left_out(label: &str, check: &str, instead: Option<Talk>) {
         if let Some(talk) = instead {
             servers.insert(2, Server::start(&net.servers[1], 2, talk)?);
         }
-        running.until("members", |said| up(2)(said) && said.contains("web2 10.0.2.12 down"))?;
+        running.until_read("members", |said| up(2)(said) && said.contains("web2 10.0.2.12 down"))?;
         let meanwhile = answers(&net.client)?;
         assert!(meanwhile.len() == 2 && !meanwhile.contains_key("web2"), "{meanwhile:?}");
 
         drop(servers.remove(&2));
         servers.insert(2, Server::start(&net.servers[1], 2, http)?);
-        running.until("members", up(3))?;
+        running.until_read("members", up(3))?;
         let after = answers(&net.client)?;
         assert!(after.len() == 3 && after.contains_key("web2"), "{after:?}");
         running.end()

@@ -1,6 +1,6 @@
 //! What everybody tries first.
 
-use super::net::{Balancer, Forward, SERVICE, with_net};
+use super::net::{Forward, SERVICE, with_net};
 use super::server::http;
 use artery_rig::Result;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::time::Duration;
 fn curl_is_answered_by_all_servers_while_they_come_and_go() {
     with_net("balancer-curl", |net| {
         let _servers = net.serve(Forward::Direct, http)?;
-        let balancer = Balancer::start(net, &[])?;
+        let balancer = net.balance(&[])?;
         let url = format!("http://{SERVICE}/[1-600]");
         let command =
             net.client.command(["curl", "-sS", "--fail", "--max-time", "10", "--rate", "100/s", &url]);

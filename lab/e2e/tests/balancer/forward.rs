@@ -1,6 +1,6 @@
 //! Forwarding methods to servers, and connections that are used with each.
 
-use super::net::{Balancer, Forward, Net, SERVICE, with_net};
+use super::net::{Forward, Net, SERVICE, with_net};
 use super::server::echo;
 use artery_rig::Result;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ const OPEN: usize = 120;
 /// comes, one is drained, and one ends.
 fn serves(net: &Net, forward: Forward, variables: &[&str]) -> Result<()> {
     let mut servers = net.serve(forward, echo)?;
-    let balancer = Balancer::start(net, variables)?;
+    let balancer = net.balance(variables)?;
     let mut load = net.load();
     load.fill(OPEN)?;
     for open in load.open() {
@@ -64,7 +64,7 @@ fn packets_reach_servers_in_a_tunnel_also_those_that_are_too_long_for_it() {
 fn who_asks_for_what_nobody_serves_is_told_so() {
     with_net("balancer-nobody", |net| {
         let _servers = net.serve(Forward::Direct, echo)?;
-        let balancer = Balancer::start(net, &[])?;
+        let balancer = net.balance(&[])?;
         assert_eq!(net.client.ping(&SERVICE.to_string(), 3)?.received, 3);
         let refused = |port: u16| -> Result<bool> {
             let connected = net.client.enter(|| std::net::TcpStream::connect((SERVICE, port)))?;

@@ -2,9 +2,9 @@
 
 use super::load::Load;
 use super::net::SERVICE;
-use super::plain::{Plain, Running, graph};
+use super::plain::{Plain, graph};
 use super::server::echo;
-use crate::support::SOON;
+use crate::support::{Running, SOON};
 use artery_rig::{Host, Result};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -72,7 +72,7 @@ fn flows_of_udp_stay_with_their_servers_while_others_come_and_one_is_drained() {
         let servers: Result<Vec<_>> =
             (1..).zip(&net.servers).map(|(number, host)| Answers::start(host, number)).collect();
         let _servers = servers?;
-        let running = Running::start(&router, &graph(&format!("SERVICE {SERVICE}:53 udp, {MEMBERS}")), &[])?;
+        let running = Running::run(&router, &graph(&format!("SERVICE {SERVICE}:53 udp, {MEMBERS}")), &[])?;
         let open = |port: u16| {
             let socket = UdpSocket::bind(("10.0.1.2", port)).unwrap();
             socket.connect((SERVICE, 53)).unwrap();
@@ -84,13 +84,13 @@ fn flows_of_udp_stay_with_their_servers_while_others_come_and_one_is_drained() {
         let before = all();
         assert!(shares(&before).len() == 4 && shares(&before).values().all(|share| *share > 6), "{before:?}");
         assert_eq!(all(), before);
-        running.call("add_member", Some("web5 10.0.2.15"))?;
-        running.call("weight", Some("web1 0"))?;
+        running.write("add_member", "web5 10.0.2.15")?;
+        running.write("weight", "web1 0")?;
         assert_eq!(all(), before);
         let more: Vec<_> = net.client.enter(|| (30_120..30_240).map(open).collect())?;
         let new = shares(&more.iter().map(asked).collect::<Vec<u8>>());
         assert!(!new.contains_key(&1) && new[&5] > 6, "{new:?}");
-        running.call("remove_member", Some("web2"))?;
+        running.write("remove_member", "web2")?;
         let moved = all().into_iter().zip(&before).filter(|(now, before)| now != *before);
         let moved: Vec<_> = moved.collect();
         assert!(
@@ -162,7 +162,7 @@ fn connections_of_ipv6_stay_with_their_servers_while_another_comes_and_one_is_dr
             count_out(host, number)?;
         }
         let macs: Vec<_> = net.servers.iter().map(|host| host.mac("eth0")).collect::<Result<_>>()?;
-        let running = Running::start(&router, &graph6(&net.client.mac("eth0")?, &macs), &[])?;
+        let running = Running::run(&router, &graph6(&net.client.mac("eth0")?, &macs), &[])?;
         let open = |_| {
             let service = SocketAddr::from((SERVICE6, 80));
             let stream = TcpStream::connect_timeout(&service, SOON).unwrap();
@@ -172,8 +172,8 @@ fn connections_of_ipv6_stay_with_their_servers_while_another_comes_and_one_is_dr
         let mut streams: Vec<_> = net.client.enter(|| (0..100).map(open).collect())?;
         let before: Vec<u8> = streams.iter_mut().map(number).collect();
         assert!(shares(&before).len() == 4 && shares(&before).values().all(|share| *share > 4), "{before:?}");
-        running.call("add_member", Some("web5 2001:db8:2::5"))?;
-        running.call("weight", Some("web1 0"))?;
+        running.write("add_member", "web5 2001:db8:2::5")?;
+        running.write("weight", "web1 0")?;
         assert_eq!(streams.iter_mut().map(number).collect::<Vec<u8>>(), before);
         let mut more: Vec<_> = net.client.enter(|| (0..100).map(open).collect())?;
         let new = shares(&more.iter_mut().map(number).collect::<Vec<u8>>());
@@ -189,21 +189,21 @@ fn two_workers_share_a_service_and_no_connection_is_harmed_while_members_change(
         let router = net.router(rig, "r")?.host;
         let _servers = net.serve(echo)?;
         let config = graph(&format!("SERVICE {SERVICE}:80 tcp, {MEMBERS}"));
-        let running = Running::start(&router, &config, &["-j", "2"])?;
+        let running = Running::run(&router, &config, &["-j", "2"])?;
         let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(20_000)));
         load.fill(160)?;
         assert_eq!(load.settle().harmed(|_| true), 0);
         let workers = running.shares()?;
         println!("{workers:?}");
         assert_eq!(workers.values().sum::<usize>(), 160, "each flow is one worker's: {workers:?}");
-        running.call("add_member", Some("web5 10.0.2.15"))?;
-        running.call("weight", Some("web1 0"))?;
+        running.write("add_member", "web5 10.0.2.15")?;
+        running.write("weight", "web1 0")?;
         assert_eq!(load.settle().harmed(|_| true), 0);
         let before = load.shares();
         load.fill(320)?;
         let after = load.shares();
         assert!(after[&1] == before[&1] && after[&5] > 16, "{after:?}");
-        running.call("remove_member", Some("web2"))?;
+        running.write("remove_member", "web2")?;
         let fates = load.settle();
         assert_eq!((fates.harmed(|server| server != 2), fates.harmed(|server| server == 2)), (0, after[&2]));
         drop(load);

@@ -1,7 +1,7 @@
 //! What it costs connections that servers come, go and die, by method, with and without a table of flows.
 
 use super::load::{Fates, Load};
-use super::net::{Balancer, Forward, Net, with_net};
+use super::net::{Forward, Net, with_net};
 use super::server::echo;
 use artery_rig::Result;
 
@@ -29,7 +29,7 @@ impl Costs {
 
 /// Lets servers come, go and die while connections are in use.
 fn costs(net: &Net, method: &'static str, state: bool) -> Result<Costs> {
-    let balancer = Balancer::start(net, &[&format!("METHOD={method}"), &format!("STATE={state}")])?;
+    let balancer = net.balance(&[&format!("METHOD={method}"), &format!("STATE={state}")])?;
     let mut load = net.load();
     let mut costs = Costs { method, state, living: [(0, 0); 4], gone: [(0, 0); 4] };
     let mut note = |load: &mut Load, event: usize, gone: u8| {

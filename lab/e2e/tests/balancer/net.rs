@@ -2,12 +2,12 @@
 
 use super::load::Load;
 use super::server::{Server, Talk};
-use crate::support::until_seen;
+use crate::support::{Running, until_seen};
 use artery_rig::conf::BALANCER;
 use artery_rig::program::artery;
 use artery_rig::{Host, Link, Process, Result, Rig, RigError, Signal, Switch};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
 
@@ -129,64 +129,66 @@ impl Net {
     }
 }
 
-/// A running balancer of four servers.
-pub(crate) struct Balancer {
-    process: Process,
-    host: Host,
-    folder: tempfile::TempDir,
+impl Net {
+    /// Starts a balancer of four servers with these variables, and waits until it forwards.
+    pub(crate) fn balance(&self, variables: &[&str]) -> Result<Running> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("balancer.click");
+        std::fs::write(&file, BALANCER).unwrap();
+        let file = file.display().to_string();
+        let words = [&["run", &file][..], variables, &["-R"]].concat();
+        let mut balancer = Running::spawn_in(folder, &self.router, words)?;
+        for server in 1..=self.servers.len() {
+            balancer.until_answered(&self.client, &format!("10.0.2.1{server}"))?;
+        }
+        Ok(balancer)
+    }
 }
 
-impl Balancer {
-    /// Starts one with these variables, and waits until it forwards.
-    pub(crate) fn start(net: &Net, variables: &[&str]) -> Result<Balancer> {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("balancer.click"), BALANCER).unwrap();
-        let command = net.router.command([artery()?]).arg("run").arg(folder.path().join("balancer.click"));
-        let command = command.args(variables).args(["-R", "-u"]).arg(folder.path().join("control"));
-        let mut process = command.spawn()?;
-        for server in 1..=net.servers.len() {
-            crate::support::until_answered(&net.client, &format!("10.0.2.1{server}"), &mut process)?;
-        }
-        Ok(Balancer { process, host: net.router.clone(), folder })
-    }
-
-    /// Calls a handler of the balancer: its name, and what is written if anything is.
-    pub(crate) fn call(&self, handler: &str, value: Option<&str>) -> Result<String> {
-        let command = self.host.command([artery()?]).arg("handler").arg("-u").arg(self.socket());
-        Ok(command.arg(format!("balancer.{handler}")).args(value).run()?.stdout)
+/// What is asked of an element `balancer`.
+impl Running {
+    /// What a handler of it says.
+    pub(crate) fn read(&self, handler: &str) -> Result<String> {
+        self.handler(&[&format!("balancer.{handler}")])
     }
 
     pub(crate) fn write(&self, handler: &str, value: &str) -> Result<()> {
-        self.call(handler, Some(value)).map(drop)
+        self.handler(&[&format!("balancer.{handler}"), value]).map(drop)
     }
 
     /// A number of what the balancer counts.
     pub(crate) fn count(&self, name: &str) -> Result<u64> {
-        let said = self.call("counts", None)?;
+        let said = self.read("counts")?;
         let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         Ok(line.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{name}: {said}")))
     }
 
     /// Changes the file and has the program read it again; waits until a member is there that only
     /// the new one has.
-    pub(crate) fn reload(&mut self, text: &str, member: &str) -> Result<()> {
+    pub(crate) fn reload_to(&mut self, text: &str, member: &str) -> Result<()> {
         std::fs::write(self.folder.path().join("balancer.click"), text).unwrap();
-        self.process.signal(Signal::HUP);
-        self.until(&format!("that it has {member}"), |balancer| {
-            Ok(balancer.call("members", None)?.contains(member))
-        })
+        self.signal(Signal::HUP);
+        self.until_read("members", |said| said.contains(member))
     }
 
-    /// Waits until something is so.
-    pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut(&Balancer) -> Result<bool>) -> Result<()> {
-        until_seen(&self.process, what, || is_so(self))
+    /// Waits until what a handler says is so.
+    pub(crate) fn until_read(&self, handler: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
+        until_seen(self, handler, || Ok(is_so(&self.read(handler)?)))
     }
 
-    pub(crate) fn end(self) -> Result<()> {
-        crate::support::end(self.process).map(drop)
+    /// Runs `artery flow` on it.
+    pub(crate) fn flow(&self, words: &[&str]) -> Result<String> {
+        Ok(self.command(&["flow"])?.args(words).run()?.stdout)
     }
 
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("control")
+    /// The members that the flows of each worker have, by name.
+    pub(crate) fn shares(&self) -> Result<BTreeMap<(u64, String), usize>> {
+        let mut shares = BTreeMap::new();
+        for line in self.flow(&["show", "--json"])?.lines() {
+            let flow: serde_json::Value = serde_json::from_str(line).unwrap();
+            let share = (flow["worker"].as_u64().unwrap(), flow["member"].as_str().unwrap().to_string());
+            *shares.entry(share).or_insert(0) += 1;
+        }
+        Ok(shares)
     }
 }

@@ -3,11 +3,8 @@
 
 use super::net::SERVICE;
 use super::server::{Server, Talk};
-use crate::support::until_seen;
 use artery_rig::program::artery;
-use artery_rig::{Host, Process, Result, Rig, Switch};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use artery_rig::{Host, Result, Rig, Switch};
 
 /// One side of a router; input and output as in `conf/balancer.click`.
 const SIDE: &str = "elementclass Side { $device, $ip |
@@ -98,81 +95,4 @@ impl Router {
             if is_cut { switch.down(&port) } else { switch.up(&port) }.map(drop)
         })
     }
-}
-
-/// A router that runs.
-pub(crate) struct Running {
-    pub(crate) process: Process,
-    host: Host,
-    folder: tempfile::TempDir,
-}
-
-impl Running {
-    pub(crate) fn start(host: &Host, config: &str, options: &[&str]) -> Result<Running> {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control");
-        let options = [options, &["-u", path(&socket)]].concat();
-        let process = crate::support::start(host, config, &options)?;
-        Ok(Running { process, host: host.clone(), folder })
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("control")
-    }
-
-    /// Runs `artery flow` on it.
-    pub(crate) fn flow(&self, words: &[&str]) -> Result<String> {
-        let socket = self.socket();
-        let command = self.host.command([artery()?]).args(["flow", "-u", path(&socket)]).args(words);
-        Ok(command.run()?.stdout)
-    }
-
-    pub(crate) fn import(&self, flows: &str) -> Result<String> {
-        let socket = self.socket();
-        let command = self.host.command([artery()?]).args(["flow", "-u", path(&socket), "import"]);
-        Ok(command.input(flows).run()?.stdout)
-    }
-
-    /// Prints what happens to flows from now on.
-    pub(crate) fn follow(&self, options: &[&str]) -> Result<Process> {
-        let socket = self.socket();
-        self.host.command([artery()?]).args(["flow", "-u", path(&socket), "follow"]).args(options).spawn()
-    }
-
-    /// Calls a handler of the balancer.
-    pub(crate) fn call(&self, handler: &str, value: Option<&str>) -> Result<String> {
-        let socket = self.socket();
-        let command = self.host.command([artery()?]).args(["handler", "-u", path(&socket)]);
-        Ok(command.arg(format!("balancer.{handler}")).args(value).run()?.stdout)
-    }
-
-    /// The digest of the table by which it chooses members.
-    pub(crate) fn digest(&self) -> Result<String> {
-        let status: serde_json::Value = serde_json::from_str(&self.call("status_json", None)?).unwrap();
-        Ok(status["digest"].as_str().expect("the method is pure").to_string())
-    }
-
-    /// The members that the flows of each worker have, by name.
-    pub(crate) fn shares(&self) -> Result<BTreeMap<(u64, String), usize>> {
-        let mut shares = BTreeMap::new();
-        for line in self.flow(&["show", "--json"])?.lines() {
-            let flow: serde_json::Value = serde_json::from_str(line).unwrap();
-            let share = (flow["worker"].as_u64().unwrap(), flow["member"].as_str().unwrap().to_string());
-            *shares.entry(share).or_insert(0) += 1;
-        }
-        Ok(shares)
-    }
-
-    /// Waits until what a handler says is so.
-    pub(crate) fn until(&self, handler: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
-        until_seen(&self.process, handler, || Ok(is_so(&self.call(handler, None)?)))
-    }
-
-    pub(crate) fn end(self) -> Result<()> {
-        crate::support::end(self.process).map(drop)
-    }
-}
-
-fn path(path: &Path) -> &str {
-    path.to_str().expect("temporary folders have plain names")
 }

@@ -1,7 +1,7 @@
 //! Clients behind a link of a small MTU: what its router says of answers that are too long must reach the
 //! server that sent them, or that waits for ever (RFC 1191, RFC 7690).
 
-use super::net::{Balancer, Forward, SERVICE, with_far_client};
+use super::net::{Forward, SERVICE, with_far_client};
 use super::server::{HELLO, PORT};
 use artery_rig::{Host, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ fn download(stream: &mut TcpStream, number: u8) -> io::Result<()> {
 fn downloads(label: &str, forward: Forward, variables: &[&str]) {
     with_far_client(label, MTU, |net, far| {
         let _servers = net.serve(forward, download)?;
-        let balancer = Balancer::start(net, variables)?;
+        let balancer = net.balance(variables)?;
         let mut open = connect(far)?;
         let mut shares = BTreeMap::new();
         open.iter().for_each(|(server, _)| *shares.entry(*server).or_insert(0) += 1);

@@ -1,6 +1,6 @@
 //! Another configuration while connections are in use.
 
-use super::net::{Balancer, Forward, with_net};
+use super::net::{Forward, with_net};
 use super::server::echo;
 use artery_rig::conf::BALANCER;
 
@@ -8,7 +8,7 @@ use artery_rig::conf::BALANCER;
 fn a_router_that_reads_its_file_again_keeps_every_connection() {
     with_net("balancer-replaced", |net| {
         let _servers = net.serve(Forward::Direct, echo)?;
-        let mut balancer = Balancer::start(net, &[])?;
+        let mut balancer = net.balance(&[])?;
         let mut load = net.load();
         load.fill(300)?;
         assert_eq!(load.settle().harmed(|_| true), 0);
@@ -19,12 +19,12 @@ fn a_router_that_reads_its_file_again_keeps_every_connection() {
             web1 $WEB1";
         let text = BALANCER.replace(members, others).replace("METHOD $METHOD", "METHOD xor");
         assert!(text.contains(others));
-        balancer.reload(&text, "web5")?;
+        balancer.reload_to(&text, "web5")?;
         let fates = load.settle();
         assert_eq!(fates.harmed(|_| true), 0, "{fates:?}");
         load.fill(600)?;
         assert!(load.shares()[&5] > 30, "{:?}", load.shares());
-        balancer.reload(&BALANCER.replace("MEMBER web4 $WEB4", "MEMBER web6 10.0.2.14"), "web6")?;
+        balancer.reload_to(&BALANCER.replace("MEMBER web4 $WEB4", "MEMBER web6 10.0.2.14"), "web6")?;
         let before = load.shares();
         let fates = load.settle();
         assert_eq!(fates.harmed(|server| server < 4), 0, "{fates:?}");

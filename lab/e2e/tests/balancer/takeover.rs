@@ -2,9 +2,9 @@
 
 use super::load::Load;
 use super::net::SERVICE;
-use super::plain::{Plain, Running, graph};
+use super::plain::{Plain, graph};
 use super::server::echo;
-use crate::support::until_seen;
+use crate::support::{Running, until_seen};
 use artery_rig::{Result, Rig};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
@@ -23,10 +23,14 @@ const SECOND: &str =
     "SERVICE 192.0.2.1:80 tcp, MEMBER web5 10.0.2.15, MEMBER web4 10.0.2.14, MEMBER web3 10.0.2.13,
     MEMBER web2 10.0.2.12, MEMBER web1 10.0.2.11, METHOD xor";
 
+fn import(router: &Running, flows: &str) -> Result<String> {
+    Ok(router.command(&["flow", "import"])?.input(flows).run()?.stdout)
+}
+
 /// Copies the flows of the first router to the second: those that exist at the start by an export, later ones
 /// by the events that a follower receives.
 fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
-    let follower = first.follow(&[])?;
+    let follower = first.command(&["flow", "follow"])?.spawn()?;
     // Events are sent from the moment at which the router has accepted a follower.
     for open in 1.. {
         load.fill(open)?;
@@ -36,7 +40,7 @@ fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     load.fill(EARLY)?;
-    second.import(&first.flow(&["export"])?)?;
+    import(second, &first.flow(&["export"])?)?;
     load.fill(OPEN)?;
     let last = format!("\"sport\":{}", usize::from(FIRST_PORT) + OPEN - 1);
     let proven = |told: &str| {
@@ -46,7 +50,7 @@ fn mirrored(first: &Running, second: &Running, load: &mut Load) -> Result<()> {
     until_seen(&follower, "that the last flow is sent", || {
         Ok(proven(&follower.stdout_so_far()).contains(&last))
     })?;
-    let said = second.import(&proven(&follower.stdout_so_far()))?;
+    let said = import(second, &proven(&follower.stdout_so_far()))?;
     assert!(said.contains(&format!("{} new", OPEN - EARLY)), "{said}");
     Ok(())
 }
@@ -62,22 +66,28 @@ const FIVE: &str =
     "SERVICE 192.0.2.1:80 tcp, MEMBER web5 10.0.2.15, MEMBER web2 10.0.2.12, MEMBER web4 10.0.2.14,
     MEMBER web1 10.0.2.11, MEMBER web3 10.0.2.13";
 
+/// The digest of the table by which a router chooses members.
+fn digest(router: &Running) -> Result<String> {
+    let status = router.json_of("balancer.status_json")?;
+    Ok(status["digest"].as_str().expect("the method is pure").to_string())
+}
+
 /// Copies those flows of the first router to the second that are not where they would go by their hashes
 /// since it has another member; returns how many these are.
 fn mirrored_exceptions(first: &Running, second: &Running) -> Result<usize> {
-    let follower = first.follow(&["--exceptions"])?;
+    let follower = first.command(&["flow", "follow", "--exceptions"])?.spawn()?;
     until_seen(&follower, "that the follower has begun", || {
-        Ok(first.call("exchange", None)?.lines().all(|line| !line.contains("\"next_exception\":0")))
+        Ok(first.read("exchange")?.lines().all(|line| !line.contains("\"next_exception\":0")))
     })?;
-    first.call("add_member", Some("web5 10.0.2.15"))?;
-    assert_eq!(first.digest()?, second.digest()?);
+    first.write("add_member", "web5 10.0.2.15")?;
+    assert_eq!(digest(first)?, digest(second)?);
     // A line before the flows, and one after them.
     let count = first.flow(&["export", "--exceptions"])?.lines().count() - 2;
     let told = || follower.stdout_so_far().lines().filter(|line| line.ends_with('}')).count();
     until_seen(&follower, "that all exceptions are told", || Ok(told() >= count))?;
     let told = follower.stdout_so_far();
     assert!(told.lines().all(|line| line.contains("\"event\":\"insert\"")), "{told}");
-    let said = second.import(&told)?;
+    let said = import(second, &told)?;
     assert!(said.contains(&format!("{count} new")), "{said}");
     Ok(count)
 }
@@ -89,16 +99,16 @@ fn harmed_of_exceptions(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
     let (a, b) = (net.router(rig, "a")?, net.router(rig, "b")?);
     b.cut(true)?;
     let _servers = net.serve(echo)?;
-    let mut first = Running::start(&a.host, &graph(FOUR), &[])?;
+    let mut first = Running::run(&a.host, &graph(FOUR), &[])?;
     let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(FIRST_PORT)));
     load.fill(OPEN)?;
-    let second = Running::start(&b.host, &graph(FIVE), &[])?;
+    let second = Running::run(&b.host, &graph(FIVE), &[])?;
     let exceptions = match is_told {
         true => mirrored_exceptions(&first, &second)?,
         false => 0,
     };
     assert_eq!(load.settle().harmed(|_| true), 0);
-    first.process.kill();
+    first.kill();
     a.cut(true)?;
     b.cut(false)?;
     let fates = load.settle();
@@ -134,8 +144,8 @@ fn harmed(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
     let (a, b) = (net.router(rig, "a")?, net.router(rig, "b")?);
     b.cut(true)?;
     let _servers = net.serve(echo)?;
-    let mut first = Running::start(&a.host, &graph(FIRST), &[])?;
-    let second = Running::start(&b.host, &graph(SECOND), &[])?;
+    let mut first = Running::run(&a.host, &graph(FIRST), &[])?;
+    let second = Running::run(&b.host, &graph(SECOND), &[])?;
     let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(FIRST_PORT)));
     match is_told {
         true => mirrored(&first, &second, &mut load)?,
@@ -143,7 +153,7 @@ fn harmed(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
     }
     assert_eq!(load.settle().harmed(|_| true), 0);
     assert_eq!(load.shares().len(), 4, "{:?}", load.shares());
-    first.process.kill();
+    first.kill();
     a.cut(true)?;
     b.cut(false)?;
     let fates = load.settle();

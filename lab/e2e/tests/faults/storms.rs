@@ -2,7 +2,7 @@
 //! times, while packets pass between the others. A fifth as many without `ARTERY_LONG=1` in the environment.
 
 use super::bed::{Bed, Product, on_the_bed};
-use crate::support::{SOON, end, until};
+use crate::support::{SOON, end, meanwhile, until};
 use artery_rig::{Result, Traffic};
 
 /// Interfaces that come and go.
@@ -39,12 +39,11 @@ fn stormed(bed: &Bed, flaps: u32) -> Result<()> {
         .chain((0..flaps / share).map(|_| "link set eth2 down\nlink set eth2 up\n".to_string()))
         .collect();
     let traffic = Traffic::between(&bed.a, &bed.b, bed.far()).frames(5 * RATE).rate(RATE);
-    let report = std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
-        while !running.is_finished() {
+    let (report, ()) = meanwhile(traffic, |is_running| {
+        while is_running() {
             bed.r.command(["ip", "-batch", "-"]).input(batch.clone()).limit(6 * SOON).run()?;
         }
-        running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+        Ok(())
     })?;
     assert_eq!((report.received, report.duplicated), (report.sent, 0), "{:?}: {report}", bed.product);
     until(SOON, || Ok(bed.a.ping(bed.far(), 5)?.received == 5))?;

@@ -2,7 +2,7 @@
 //! reader, and neither do packets and the end.
 
 use super::bed::{Bed, Product, on_the_bed};
-use crate::support::{SOON, until};
+use crate::support::{SOON, meanwhile, until};
 use artery_rig::{Process, Result, Signal, Traffic};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -37,12 +37,11 @@ fn unread(bed: &Bed) -> Result<()> {
     fill(&mut pipe);
 
     let traffic = Traffic::between(&bed.a, &bed.b, bed.far()).frames(1000).rate(500);
-    let report = std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
-        while !running.is_finished() {
+    let (report, ()) = meanwhile(traffic, |is_running| {
+        while is_running() {
             make_messages(bed, &mut process)?;
         }
-        running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+        Ok(())
     })?;
     assert_eq!((report.received, report.duplicated), (report.sent, 0), "{:?}: {report}", bed.product);
 

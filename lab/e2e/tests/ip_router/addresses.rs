@@ -45,7 +45,7 @@ fn an_ipv6_address_that_a_host_has_already_is_reported_and_not_used() {
             .iter()
             .any(|event| event["dst"] == "fd00:1::1" && event["lladdr"] == net.a().mac("eth0").unwrap());
         assert!(found, "{events:?}");
-        let shown = router.call(&["show", "ports"])?.stdout;
+        let shown = router.say(&["show", "ports"])?;
         assert!(shown.contains("fd00:1::1"), "{shown}");
         // The router does not answer as what it is not; its other addresses and what goes through
         // it do as ever.

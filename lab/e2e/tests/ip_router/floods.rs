@@ -1,7 +1,8 @@
 //! Floods, scans and forged frames, while others talk: these lose next to nothing, the router takes no more
 //! memory than it may, and each flood is counted by name.
 
-use super::support::{HOST_LINK, Net, Router, SOON, answered, until_answered, with_net};
+use super::support::{HOST_LINK, Net, Router, answered, until_answered, with_net};
+use crate::support::SOON;
 use artery_rig::{Host, Result, Traffic};
 use artery_wire::Random;
 use artery_wire::build::{Ip4, arp_reply, arp_request, ether, ip4, ip6};
@@ -63,7 +64,7 @@ fn flood(net: &Net, router: &Router, attacker: &Host, frames: &[Vec<u8>]) -> Res
 
 /// Resident memory of the router in kB.
 fn memory(router: &Router) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", router.process.id())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", router.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
@@ -155,7 +156,7 @@ fn forged_announcements_move_no_neighbor_of_another_link_and_make_none() {
 fn forged_announcements_on_the_link_itself_do_not_move_who_was_set_by_hand() {
     attacked("floods-static", |net, router| {
         let mac = net.b().mac(HOST_LINK)?;
-        router.call(&["neighbor", "add", "10.0.2.2", "lladdr", &mac, "dev", "eth2"])?;
+        router.say(&["neighbor", "add", "10.0.2.2", "lladdr", &mac, "dev", "eth2"])?;
         let frames = frames(4, |n, _| arp_request(station(n), "10.0.2.2", "10.0.2.2").bytes());
         flood(net, router, net.b(), &frames)?;
         let refused = router.port("eth2")?["arp"]["neighbor-changes-refused"].as_u64().unwrap();
@@ -241,8 +242,8 @@ fn tiny_overlapping_and_unfinished_fragments_disturb_nobody() {
 fn a_storm_of_what_asks_for_redirects_and_errors_is_answered_in_part() {
     attacked("floods-storm", |net, router| {
         let (to, from) = (net.r.mac("eth3")?, net.hosts[2].mac(HOST_LINK)?);
-        router.call(&["neighbor", "add", "10.3.0.9", "lladdr", "02:00:00:00:66:09", "dev", "eth3"])?;
-        router.call(&["route", "add", "10.9.0.0/16", "via", "10.3.0.9"])?;
+        router.say(&["neighbor", "add", "10.3.0.9", "lladdr", "02:00:00:00:66:09", "dev", "eth3"])?;
+        router.say(&["route", "add", "10.9.0.0/16", "via", "10.3.0.9"])?;
         let frames = frames(8, |n, _| {
             let frame = ether(to.as_str(), from.as_str());
             match n % 2 {
@@ -265,7 +266,7 @@ fn neighbors_are_listed_in_the_middle_of_a_flood() {
         let frames = frames(9, |n, _| arp_request(station(n), near(n), "10.3.0.1").bytes());
         net.hosts[2].transmit(HOST_LINK, &frames)?;
         let start = Instant::now();
-        router.call(&["show", "neighbors"])?;
+        router.say(&["show", "neighbors"])?;
         assert!(start.elapsed() < SOON);
         Ok(())
     });

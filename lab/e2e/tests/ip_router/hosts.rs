@@ -91,11 +91,11 @@ fn routes_are_added_and_removed_while_hosts_talk() {
         let router = net.start(&[])?;
         net.b().address("lo", "10.9.0.1/32")?;
         assert!(net.a().ping("10.9.0.1", 1)?.errors > 0, "not resolved yet");
-        router.call(&["route", "add", "10.9.0.0/16", "via", "10.0.2.2"])?;
+        router.say(&["route", "add", "10.9.0.0/16", "via", "10.0.2.2"])?;
         answered(net.a(), "10.9.0.1", 3)?;
-        let refusal = router.refusal(&["route", "add", "10.9.0.0/16", "via", "10.0.2.3"])?;
+        let refusal = router.refused(&["route", "add", "10.9.0.0/16", "via", "10.0.2.3"], 1)?;
         assert!(refusal.contains("File exists"), "{refusal}");
-        router.call(&["route", "del", "10.9.0.0/16"])?;
+        router.say(&["route", "del", "10.9.0.0/16"])?;
         assert!(net.a().ping("10.9.0.1", 1)?.errors > 0);
         router.end()
     });
@@ -126,7 +126,7 @@ fn a_host_that_could_send_to_another_gateway_itself_is_told_and_heeds_it() {
         a.run(["ip", "-6", "route", "replace", "default", "via", &ours, "dev", HOST_LINK])?;
         a.sysctl("net.ipv4.conf.all.accept_redirects", "1")?;
         for (gateway, far) in ["10.0.1.9", "fe80::9"].into_iter().zip(far) {
-            router.call(&["neighbor", "add", gateway, "lladdr", other, "dev", "eth1"])?;
+            router.say(&["neighbor", "add", gateway, "lladdr", other, "dev", "eth1"])?;
             a.run(["ip", "neighbor", "replace", gateway, "lladdr", other, "dev", HOST_LINK])?;
             let way = || Ok::<_, RigError>(a.run(["ip", "route", "get", far])?.stdout);
             assert!(!way()?.contains(gateway));

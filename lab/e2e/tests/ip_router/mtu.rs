@@ -96,7 +96,7 @@ fn the_mtu_of_a_route_counts_where_it_is_smaller_than_that_of_its_port() {
     with_net("mtu-route", 2, |net| {
         let router = net.start(&[])?;
         net.b().address("lo", "10.9.0.1/32")?;
-        router.call(&["handler", "ip.add_route", "10.9.0.0/16 10.0.2.2 mtu 1200"])?;
+        router.handler(&["ip.add_route", "10.9.0.0/16 10.0.2.2 mtu 1200"])?;
         assert_eq!(net.a().ping_with("10.9.0.1", 2, &["-M", "do", "-s", "1172"])?.received, 2);
         let report = net.a().ping_with("10.9.0.1", 2, &["-M", "do", "-s", "1173"])?;
         assert_eq!(report.received, 0, "{}", report.text);

@@ -1,7 +1,8 @@
 //! Neighbors: found by ARP and Neighbor Discovery, followed when they move, asked again in time, given up.
 
 use super::support::{Net, Router, answered, until_answered, with_net};
-use artery_rig::{Frame, Host, Result, Traffic, TrafficReport};
+use crate::support::meanwhile;
+use artery_rig::{Frame, Host, Result, Traffic};
 use artery_wire::build::arp_request;
 use artery_wire::nd::NdMessage;
 use artery_wire::{Arp, EtherAddr, EtherType, Ethernet};
@@ -29,21 +30,6 @@ fn solicited(frames: &[Frame], address: &str) -> Vec<EtherAddr> {
         }
     };
     frames.iter().filter(asks).map(|frame| Ethernet::new(&frame.bytes[..]).unwrap().dst()).collect()
-}
-
-/// A stream from `b` to `a`, and at the same time something else.
-fn stream(
-    net: &Net,
-    traffic: impl FnOnce(Traffic) -> Traffic,
-    to: &str,
-    meanwhile: impl FnOnce() -> Result<()>,
-) -> Result<TrafficReport> {
-    let traffic = traffic(Traffic::between(net.b(), net.a(), to));
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
-        meanwhile()?;
-        running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
-    })
 }
 
 fn mac_of_neighbor(host: &Host, address: &str) -> Result<Option<String>> {
@@ -90,15 +76,11 @@ fn a_host_that_gets_another_address_is_followed_at_once() {
         ] {
             answered(net.b(), to, 1)?;
             net.a().sysctl(notify, "1")?;
-            let report = stream(
-                net,
-                |traffic| traffic.frames(1500).rate(1000),
-                to,
-                || {
-                    std::thread::sleep(Duration::from_millis(500));
-                    net.a().set_mac("eth0", family).map(drop)
-                },
-            )?;
+            let traffic = Traffic::between(net.b(), net.a(), to).frames(1500).rate(1000);
+            let (report, ()) = meanwhile(traffic, |_| {
+                std::thread::sleep(Duration::from_millis(500));
+                net.a().set_mac("eth0", family).map(drop)
+            })?;
             assert!(report.lost <= 300, "{to} is lost for less than a third of a second: {report}");
             assert_eq!(router.neighbor(to)?.unwrap()["lladdr"], family);
             let moved = router.events("neighbor", "moved")?;
@@ -152,16 +134,9 @@ fn who_does_not_answer_is_asked_so_often_and_then_unreachable_for_a_while() {
         assert_eq!(report.errors, 1, "{}", report.text);
         assert_eq!(requests(&router.sent_to(0), "10.0.1.99").len(), 5);
         // Until it speaks up.
-        net.a().address("eth0", "10.0.1.99/24")?.run([
-            "arping",
-            "-c",
-            "1",
-            "-S",
-            "10.0.1.99",
-            "-I",
-            "eth0",
-            "10.0.1.1",
-        ])?;
+        net.a()
+            .address("eth0", "10.0.1.99/24")?
+            .run("arping -c 1 -S 10.0.1.99 -I eth0 10.0.1.1".split(' '))?;
         answered(net.b(), "10.0.1.99", 3)?;
         router.end()
     });
@@ -179,18 +154,10 @@ fn what_is_set_by_hand_is_not_overwritten_until_it_is_removed() {
         let refused = router.events("neighbor", "refused")?;
         assert!(refused.iter().any(|event| event["dst"] == "10.0.1.2"), "{refused:?}");
         assert_eq!(router.port("eth1")?["arp"]["neighbor-changes-refused"], refused.len());
-        router.call(&["neighbor", "del", "10.0.1.2", "dev", "eth1"])?;
+        router.say(&["neighbor", "del", "10.0.1.2", "dev", "eth1"])?;
         assert!(until_answered(net.b(), "10.0.1.2")? < Duration::from_secs(1));
-        router.call(&[
-            "neighbor",
-            "add",
-            "10.0.1.50",
-            "lladdr",
-            "02:00:00:00:66:50",
-            "dev",
-            "eth1",
-            "published",
-        ])?;
+        let proxy = "neighbor add 10.0.1.50 lladdr 02:00:00:00:66:50 dev eth1 published";
+        router.say(&proxy.split(' ').collect::<Vec<_>>())?;
         // No host is there, but this host has a neighbor entry for it.
         net.a().ping_with("10.0.1.50", 1, &["-W", "0.2"])?;
         assert_eq!(mac_of_neighbor(net.a(), "10.0.1.50")?.as_deref(), Some("02:00:00:00:66:50"));

@@ -94,7 +94,7 @@ fn gateways(family: &str) -> String {
 fn start(net: &Net, family: &str) -> Result<Router> {
     let router = net.start(&[])?;
     let prefix = if family == "4" { "10.9.0.0/16" } else { "fd09::/16" };
-    router.call(&["handler", "ip.add_route", &format!("{prefix} {} by resilient", gateways(family))])?;
+    router.handler(&["ip.add_route", &format!("{prefix} {} by resilient", gateways(family))])?;
     Ok(router)
 }
 
@@ -186,23 +186,12 @@ fn ipv4_goes_by_a_next_hop_that_speaks_ipv6_alone() {
         let gateway = format!("10.9.0.0/16={}%eth2", link_local(b)?);
         let router = net.start(&["--route", &gateway])?;
         let ours = router.port("eth2")?["link_local"].as_str().unwrap().to_string();
-        b.run([
-            "ip",
-            "route",
-            "add",
-            "10.0.1.0/24",
-            "via",
-            "inet6",
-            &ours,
-            "dev",
-            HOST_LINK,
-            "src",
-            "10.9.0.1",
-        ])?;
+        let back = format!("ip route add 10.0.1.0/24 via inet6 {ours} dev {HOST_LINK} src 10.9.0.1");
+        b.run(back.split(' '))?;
         answered(net.a(), "10.9.0.1", 5)?;
         let tcp = net.a().iperf3(b, "10.9.0.1", &["-n", "1M"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
-        let got = router.call(&["route", "get", "10.9.0.1"])?.stdout;
+        let got = router.say(&["route", "get", "10.9.0.1"])?;
         assert!(got.contains(&link_local(b)?), "{got}");
         assert_eq!(router.port("eth2")?["arp"]["neighbor-questions"], 0, "no ARP request");
         router.end()

@@ -2,15 +2,13 @@
 //! look at every frame that it sends.
 
 use super::wire;
-use crate::support::until_seen;
+use crate::support::{Running, SOON, artery_on, until_seen};
 use artery_rig::program::artery;
-use artery_rig::{Capture, CommandOutput, Host, Process, Result, Rig};
+use artery_rig::{Capture, Host, Result, Rig};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
-/// How long whatever is waited for may take.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// The interface by which hosts are linked to the router.
 pub(crate) const HOST_LINK: &str = "eth0";
 
@@ -80,8 +78,11 @@ impl Net {
         options: &[&str],
         change: impl FnOnce(&str) -> String,
     ) -> Result<Router> {
-        let printed = self.r.command([text(&artery()?).as_str(), "router", "--print", "--no-host"]);
-        let printed = printed.args(self.ports()).args(options).run()?.stdout;
+        let printed = artery_on(&self.r, ["router", "--print", "--no-host"])?
+            .args(self.ports())
+            .args(options)
+            .run()?
+            .stdout;
         let config = change(&printed);
         assert_ne!(config, printed);
         Router::start(self, &["run", "-e", &config])
@@ -89,51 +90,28 @@ impl Net {
 }
 
 pub(crate) struct Router {
-    pub(crate) process: Process,
-    host: Host,
-    socket: PathBuf,
+    running: Running,
     /// By host; none where its link was down at the start.
     captures: Vec<Option<Capture>>,
-    /// Holds the control socket; removed on drop.
-    _folder: tempfile::TempDir,
+}
+
+impl Deref for Router {
+    type Target = Running;
+    fn deref(&self) -> &Running {
+        &self.running
+    }
 }
 
 impl Router {
     fn start(net: &Net, words: &[&str]) -> Result<Router> {
         let captures = net.hosts.iter().map(received).collect::<Result<_>>()?;
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control");
-        let process = net.r.command([artery()?]).args(words).args(["-u", &text(&socket)]).spawn()?;
-        let router = Router { process, host: net.r.clone(), socket, captures, _folder: folder };
-        router.until(|router| Ok(router.socket.exists() && router.call(&["handler", "version"]).is_ok()))?;
+        let router = Router { running: Running::spawn(&net.r, words)?, captures };
+        router.until(|router| Ok(router.socket.exists() && router.handler(&["version"]).is_ok()))?;
         Ok(router)
     }
 
-    /// Runs a command of the program about this router.
-    pub(crate) fn call(&self, words: &[&str]) -> Result<CommandOutput> {
-        self.command(words).run()
-    }
-
-    fn command(&self, words: &[&str]) -> artery_rig::Command {
-        let program = artery().unwrap_or_default();
-        self.host.command([program]).args(words).args(["-u", &text(&self.socket)])
-    }
-
-    /// What a command answers that is refused.
-    pub(crate) fn refusal(&self, words: &[&str]) -> Result<String> {
-        let output = self.command(words).output()?;
-        assert!(!output.succeeded(), "{words:?}: {}", output.stdout);
-        Ok(output.stderr)
-    }
-
-    /// What a handler says in JSON.
-    pub(crate) fn json(&self, handler: &str) -> Result<Value> {
-        let said = self.call(&["handler", handler])?.stdout;
-        Ok(serde_json::from_str(&said).unwrap_or_else(|error| panic!("{handler}: {error}: {said}")))
-    }
-
     fn list(&self, handler: &str, key: &str) -> Result<Vec<Value>> {
-        Ok(self.json(handler)?[key].as_array().unwrap_or_else(|| panic!("{handler} has no {key}")).clone())
+        Ok(self.json_of(handler)?[key].as_array().unwrap_or_else(|| panic!("{handler} has no {key}")).clone())
     }
 
     /// A neighbor as `ip.neighbors_json` has it, by its address.
@@ -166,7 +144,7 @@ impl Router {
 
     /// What the slow path has counted under a name.
     pub(crate) fn count(&self, name: &str) -> Result<u64> {
-        let said = self.call(&["handler", "ip.counts"])?.stdout;
+        let said = self.handler(&["ip.counts"])?;
         let counted = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
         Ok(counted.unwrap_or_else(|| panic!("{name}: {said}")))
     }
@@ -179,7 +157,7 @@ impl Router {
 
     /// Waits until something is so.
     pub(crate) fn until(&self, mut is_so: impl FnMut(&Router) -> Result<bool>) -> Result<()> {
-        until_seen(&self.process, &format!("in {SOON:?} what it should"), || is_so(self))
+        until_seen(self, &format!("in {SOON:?} what it should"), || is_so(self))
     }
 
     /// Waits until so many addresses are the router's own.
@@ -199,9 +177,7 @@ impl Router {
 
     /// Ends the router, which it does cleanly, and looks at every frame that it has sent.
     pub(crate) fn end(mut self) -> Result<()> {
-        let output = self.process.stop(SOON)?;
-        assert_eq!(output.code(), Some(0), "{}", output.stderr);
-        assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
+        self.running.end()?;
         for capture in self.captures.iter_mut().flatten() {
             capture.stop()?;
             let frames = capture.frames();
@@ -216,10 +192,6 @@ impl Router {
 fn received(host: &Host) -> Result<Option<Capture>> {
     let is_up = host.run(["ip", "link", "show", "dev", HOST_LINK, "up"])?.stdout.contains(HOST_LINK);
     is_up.then(|| host.capture_with(HOST_LINK, &["-Q", "in", "-B", "65536"])).transpose()
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
 }
 
 /// Pings, and wants every request answered.

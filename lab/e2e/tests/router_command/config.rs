@@ -1,7 +1,7 @@
 //! A router from a file, and what becomes of it by `artery apply`, while packets pass.
 
 use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
-use crate::support::{SOON, end, under_traffic, until, until_answered};
+use crate::support::{SOON, end, meanwhile, under_traffic, until, until_answered};
 use artery_rig::{CommandOutput, Result, Signal, Traffic};
 use std::path::{Path, PathBuf};
 
@@ -44,11 +44,7 @@ fn wait_for(mut router: Running) -> Result<CommandOutput> {
 /// Sends numbered datagrams for at least 1.5 s, and does something meanwhile; none may be lost.
 fn during_traffic(net: &Net, what: impl Fn() -> Result<()>) -> Result<()> {
     let traffic = Traffic::between(&net.a, &net.b, FAR[0]).frames(6000).rate(4000).flows(4);
-    let report = std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
-        what()?;
-        running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))
-    })?;
+    let (report, ()) = meanwhile(traffic, |_| what())?;
     assert_eq!((report.received, report.refused, report.overrun), (report.sent, 0, 0), "{report}");
     Ok(())
 }

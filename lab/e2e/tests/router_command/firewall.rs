@@ -2,7 +2,7 @@
 //! without a route to it.
 
 use super::mirror::{Mirror, Said, ask_tcp, ask_udp};
-use super::net::{FAR, NEAR, Net, OWN, Outcome, PORTS, Running, on_the_net, start_on};
+use super::net::{FAR, NEAR, Net, OWN, PORTS, Running, on_the_net, start_on};
 use crate::support::{SOON, end, until, until_answered};
 use artery_rig::program::artery;
 use artery_rig::{Result, Skip};
@@ -48,10 +48,7 @@ impl Firewall {
         let (rules_file, log) = (folder.path().join("pf.conf"), folder.path().join("pflog"));
         std::fs::write(&rules_file, rules).unwrap();
         let files = ["--pf", rules_file.to_str().unwrap(), "--pflog", log.to_str().unwrap()];
-        let mut router = start_on(&net.r, &[&PORTS[..], &files, options].concat())?;
-        for address in FAR {
-            until_answered(&net.a, address, &mut router.process)?;
-        }
+        let router = Running::start(net, &[&files, options].concat())?;
         Ok(Firewall { router, rules: rules_file, _folder: folder })
     }
 
@@ -60,9 +57,9 @@ impl Firewall {
     }
 
     /// Has the router read its files again, and waits until it says what became of that.
-    fn reload(&mut self, rules: &str, expected: &str, outcome: Outcome) -> Result<()> {
+    fn reload(&mut self, rules: &str, expected: &str) -> Result<String> {
         std::fs::write(&self.rules, rules).unwrap();
-        self.router.reload(expected, outcome)
+        self.router.reload(expected)
     }
 }
 
@@ -219,10 +216,11 @@ fn a_reload_keeps_states_and_changes_rules_and_a_mistake_keeps_the_old_ones() {
         let mut line = super::mirror::Line::open(&net.a, FAR[0], 80)?;
         line.echo()?;
         let wrong = "block return\npass in on eth9\npass\n";
-        firewall.reload(wrong, "pf.conf:2: on eth9: no interface here", Outcome::Stays)?;
+        let said = firewall.reload(wrong, "pf.conf:2: on eth9: no interface here")?;
+        assert!(said.contains("the running one stays"), "{said}");
         assert_eq!(ask_tcp(&net.a, FAR[0], 80)?, Said::You(OUTSIDE[0].parse().unwrap()));
         let stricter = OFFICE.replace("pass in on eth0\n", "pass in on eth0 inet proto icmp\n");
-        firewall.reload(&stricter, "", Outcome::Replaced)?;
+        firewall.reload(&stricter, "the configuration was replaced")?;
         assert_eq!(ask_tcp(&net.a, FAR[0], 80)?, Said::Error(ErrorKind::ConnectionRefused));
         line.echo()?;
         // pfctl judges the file for the router. On the host eth0 has no address.

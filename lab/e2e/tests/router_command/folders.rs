@@ -2,7 +2,7 @@
 //! pf.conf. `a` is a client in a local network, and `b` a server outside, without a route to it.
 
 use super::mirror::{Line, Mirror, Said, ask_tcp, ask_udp};
-use super::net::{FAR, NEAR, Net, OWN, Outcome, Running, on_the_net, start_command_on};
+use super::net::{FAR, NEAR, Net, OWN, Running, on_the_net};
 use crate::support::switching::folder_with;
 use crate::support::{SOON, end, until, until_answered};
 use artery_rig::program::artery;
@@ -49,11 +49,7 @@ fn office(rules: &str) -> TempDir {
 fn start(net: &Net, folder: &Path, options: &[&str]) -> Result<Running> {
     let (etc, log) = (folder.display().to_string(), folder.join("pflog").display().to_string());
     let words = [&["up", "--etc", &etc, "--pflog", &log][..], &MAP, options].concat();
-    let mut router = start_command_on(&net.r, &words)?;
-    for address in FAR {
-        until_answered(&net.a, address, &mut router.process)?;
-    }
-    Ok(router)
+    Running::spawn(&net.r, words)?.answering(net)
 }
 
 /// Only who translates gets answers from outside, and interfaces are brought up by their addresses.
@@ -133,7 +129,7 @@ fn a_reload_rereads_addresses_routes_and_rules_and_a_mistake_changes_nothing() {
         ] {
             let before = std::fs::read_to_string(folder.path().join(name)).unwrap();
             write(&folder, name, text);
-            router.reload(expected, Outcome::Stays)?;
+            assert!(router.reload(expected)?.contains("the running one stays"));
             write(&folder, name, &before);
             assert_eq!(refused()?, Said::You(OUTSIDE[0].parse().unwrap()), "{name}");
             line.echo()?;
@@ -146,7 +142,7 @@ fn a_reload_rereads_addresses_routes_and_rules_and_a_mistake_changes_nothing() {
             "hostname.em0",
             &format!("{EM0}inet alias 10.0.5.1/24\n!route add 10.6/16 10.0.5.2\n"),
         );
-        router.reload("", Outcome::Replaced)?;
+        router.reload("the configuration was replaced")?;
         assert_eq!(refused()?, Said::Error(ErrorKind::ConnectionRefused));
         line.echo()?;
         assert_eq!(net.a.ping("10.0.5.1", 1)?.received, 1);
@@ -155,7 +151,7 @@ fn a_reload_rereads_addresses_routes_and_rules_and_a_mistake_changes_nothing() {
         until(SOON, || Ok(net.r.run(["ip", "address", "show", "artery0"])?.stdout.contains("10.0.5.1/24")))?;
         // What can't be reread is said.
         write(&folder, "hostname.em1", &EM1.replace("mtu 1400\n", ""));
-        router.reload("port em1 keeps its MTU", Outcome::Replaced)?;
+        router.reload("port em1 keeps its MTU")?;
         line.echo()?;
         // The same file by pfctl, which finds its tables in the folder.
         write(&folder, "pf.conf", OFFICE);
@@ -323,7 +319,7 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
         let etc = folder.path().display().to_string();
         let map = ["--map", "em0=eth0,em1=eth1,em2=eth2"];
         let words = [&["up", "--etc", &etc][..], &map].concat();
-        let mut router = start_command_on(&r, &words)?;
+        let mut router = Running::spawn(&r, &words)?;
         until_answered(&a, FAR[0], &mut router.process)?;
         for host in [&a, &c] {
             assert_eq!(host.ping("10.0.1.1", 2)?.received, 2);
@@ -336,7 +332,7 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
         assert!(table.contains("vport0"), "{table}");
         let tcp = c.iperf3(&b, FAR[0], &["-t", "1"])?;
         assert!(tcp.bits_per_second > 1e6, "{tcp:?}");
-        router.reload("", Outcome::Replaced)?;
+        router.reload("the configuration was replaced")?;
         assert_eq!(ask_tcp(&c, FAR[0], 80)?, Said::You(OUTSIDE[0].parse().unwrap()));
         // Without an address outside it is a switch alone, with the host at its vport, and with one a router
         // again.
@@ -344,13 +340,13 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
         std::fs::write(&rules, "pass\n").unwrap();
         let outside = folder.path().join("hostname.em1");
         std::fs::write(&outside, "up\n").unwrap();
-        router.reload("", Outcome::Replaced)?;
+        router.reload("the configuration was replaced")?;
         until(SOON, || Ok(r.interfaces()?.contains(&"vport0".to_string())))?;
         assert_eq!(a.ping("10.0.1.3", 2)?.received, 2);
         for (name, text) in &JOINED[4..] {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        router.reload("", Outcome::Replaced)?;
+        router.reload("the configuration was replaced")?;
         until(SOON, || Ok(ask_tcp(&a, FAR[0], 80)? == Said::You(OUTSIDE[0].parse().unwrap())))?;
         until(SOON, || Ok(!r.interfaces()?.contains(&"vport0".to_string())))?;
         end(router.process)?;
@@ -373,7 +369,7 @@ fn the_vport_of_a_switch_is_a_port_of_the_router() {
         let alone =
             [&["up", "--etc", &etc, "--switch", "veb0", "--lenient"][..], &["--map", "em0=eth0,em2=eth2"]]
                 .concat();
-        let mut switch = start_command_on(&r, &alone)?;
+        let mut switch = Running::spawn(&r, &alone)?;
         until_answered(&a, "10.0.1.3", &mut switch.process)?;
         assert!(r.interfaces()?.contains(&"vport0".to_string()));
         end(switch.process).map(drop)
@@ -408,7 +404,7 @@ fn the_example_of_the_documents_filters_as_a_folder_and_by_options_with_a_servic
         let (_inside, _outside) = (Mirror::start(&a, 80)?, Mirror::start(&b, 80)?);
         let (own, far) = ("198.51.100.2", "198.51.100.1");
         for words in [as_folder, by_options] {
-            let mut router = start_command_on(&r, &words)?;
+            let mut router = Running::spawn(&r, &words)?;
             until_answered(&a, far, &mut router.process)?;
             assert_eq!(ask_tcp(&a, far, 80)?, Said::You(own.parse().unwrap()), "{words:?}");
             assert_eq!(ask_tcp(&b, own, 8080)?, Said::You(far.parse().unwrap()), "{words:?}");

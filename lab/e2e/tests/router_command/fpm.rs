@@ -1,6 +1,6 @@
 //! Routes from a routing daemon by FPM, which the tests play by a socket.
 
-use super::net::{FAR, NEAR, Net, Outcome, Running, on_the_net};
+use super::net::{FAR, NEAR, Net, Running, on_the_net};
 use crate::support::{SOON, until};
 use artery_netlink::build::*;
 use artery_rig::Result;
@@ -340,7 +340,7 @@ fn routes_and_connection_outlive_a_reload() {
         zebra.put(&[via("10.9.1.0/24", FAR[0])], OFFLOAD);
         zebra.put(&[via("10.1.0.0/16", "203.0.113.1")], OFFLOAD_FAILED);
         for round in 0..3 {
-            router.reload("", Outcome::Replaced)?;
+            router.reload("the configuration was replaced")?;
             assert_eq!(net.a.ping("10.9.1.1", 3)?.received, 3);
             assert_eq!(source(&router, "10.9.1.0/24")?, of("bgp", &[FAR[0]]));
             zebra.put(&[via(&format!("10.{}.0.0/16", 10 + round), FAR[0])], OFFLOAD);

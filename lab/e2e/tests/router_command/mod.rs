@@ -250,16 +250,8 @@ fn an_explanation_agrees_with_what_a_ping_meets() {
 fn every_mistake_is_named_and_nothing_is_touched() {
     on_the_net("command-wrong", |net| {
         let call = |words: &[&str]| net.r.command([artery()?]).arg("router").args(words).output();
-        let wrong = call(&[
-            "--port",
-            "eth0=10.0.1.1",
-            "--port",
-            "eth1=10.0.2.1/33",
-            "--route",
-            "0/0=nobody%",
-            "--neighbor",
-            "eth0",
-        ])?;
+        let wrong = "--port eth0=10.0.1.1 --port eth1=10.0.2.1/33 --route 0/0=nobody% --neighbor eth0";
+        let wrong = call(&wrong.split(' ').collect::<Vec<_>>())?;
         assert_eq!(wrong.code(), Some(2), "{}", wrong.stderr);
         for expected in [
             "4 mistakes",

@@ -1,10 +1,8 @@
 //! Two hosts with a router between them, and the router's program.
 
-use crate::support;
+pub(crate) use crate::support::Running;
 use artery_rig::program::artery;
-use artery_rig::{Command, CommandOutput, Host, Process, Result, Rig, Signal};
-use serde_json::Value;
-use std::path::PathBuf;
+use artery_rig::{Host, Result, Rig};
 
 /// Addresses of the hosts, by family.
 pub(crate) const NEAR: [&str; 2] = ["10.0.1.2", "fd00:1::2"];
@@ -37,34 +35,9 @@ pub(crate) fn on_the_net(label: &str, body: impl FnOnce(&Net) -> Result<()>) {
     });
 }
 
-/// A router that runs, and where it is reached.
-pub(crate) struct Running {
-    pub(crate) process: Process,
-    pub(crate) host: Host,
-    pub(crate) socket: PathBuf,
-    /// Holds the control socket; removed on drop.
-    _folder: tempfile::TempDir,
-}
-
-/// What comes of a reload.
-#[derive(Clone, Copy)]
-pub(crate) enum Outcome {
-    Replaced,
-    Stays,
-}
-
-impl Outcome {
-    fn text(self) -> &'static str {
-        match self {
-            Outcome::Replaced => "the configuration was replaced",
-            Outcome::Stays => "the running one stays",
-        }
-    }
-}
-
 /// Starts a router on a host, and waits for nothing.
 pub(crate) fn start_on(host: &Host, options: &[&str]) -> Result<Running> {
-    start_command_on(host, &[&["router"], options].concat())
+    Running::spawn(host, [&["router"], options].concat())
 }
 
 /// The same as a user and group of this number, in a folder of its own, with the capabilities of a unit.
@@ -84,88 +57,18 @@ pub(crate) fn start_as(user: u32, host: &Host, options: &[&str]) -> Result<Runni
         .arg("-u")
         .arg(&socket)
         .spawn()?;
-    Ok(Running { process, host: host.clone(), socket, _folder: folder })
-}
-
-/// The same by any command and its options.
-pub(crate) fn start_command_on(host: &Host, words: &[&str]) -> Result<Running> {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("control");
-    let process = host.command([artery()?]).args(words).arg("-u").arg(&socket).spawn()?;
-    Ok(Running { process, host: host.clone(), socket, _folder: folder })
+    Ok(Running { process, host: host.clone(), socket, folder })
 }
 
 impl Running {
-    /// Starts one, and waits until it forwards.
+    /// Starts a router between the hosts, and waits until it forwards.
     pub(crate) fn start(net: &Net, options: &[&str]) -> Result<Running> {
-        let mut router = start_on(&net.r, &[&PORTS[..], options].concat())?;
-        for address in FAR {
-            support::until_answered(&net.a, address, &mut router.process)?;
-        }
-        Ok(router)
+        start_on(&net.r, &[&PORTS[..], options].concat())?.answering(net)
     }
 
-    /// Signals it to reload, and waits until it has said this and the outcome, in whichever order.
-    #[track_caller]
-    pub(crate) fn reload(&mut self, expected: &str, outcome: Outcome) -> Result<()> {
-        let before = self.process.stderr_so_far().len();
-        self.process.signal(Signal::HUP);
-        support::until_seen(&self.process, &format!("{expected}, {}", outcome.text()), || {
-            let said = &self.process.stderr_so_far()[before..];
-            Ok(said.contains(expected) && said.contains(outcome.text()))
-        })
-    }
-
-    /// A command about it.
-    pub(crate) fn command(&self, words: &[&str]) -> Result<Command> {
-        Ok(self.host.command([artery()?]).args(words).env("ARTERY_SOCKET", &self.socket))
-    }
-
-    /// Calls it, whatever comes of that.
-    pub(crate) fn call(&self, words: &[&str]) -> Result<CommandOutput> {
-        self.command(words)?.output()
-    }
-
-    /// What a command says, which must be a success.
-    pub(crate) fn say(&self, words: &[&str]) -> Result<String> {
-        let output = self.call(words)?;
-        assert!(
-            output.succeeded() && output.stderr.is_empty(),
-            "{words:?}: {}{}",
-            output.stdout,
-            output.stderr
-        );
-        Ok(output.stdout)
-    }
-
-    /// The same with `--json`.
-    pub(crate) fn json(&self, words: &[&str]) -> Result<Value> {
-        let text = self.say(&[words, &["--json"]].concat())?;
-        let document: Value =
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}: {text}"));
-        assert_eq!(document["schema_version"], 1, "{words:?}");
-        Ok(document)
-    }
-
-    /// All of a few pings from a host are answered, else what was dropped is shown.
-    #[track_caller]
-    pub(crate) fn assert_pings(&self, from: &Host, address: &str) -> Result<()> {
-        let report = from.ping(address, 3)?;
-        if report.received != 3 {
-            panic!("{}\n{}{}", report.text, self.say(&["show", "drops"])?, self.say(&["show", "neighbors"])?);
-        }
-        Ok(())
-    }
-
-    /// What a command is refused with.
-    pub(crate) fn refused(&self, words: &[&str], status: i32) -> Result<String> {
-        let output = self.call(words)?;
-        assert_eq!(
-            (output.code(), output.stdout.as_str()),
-            (Some(status), ""),
-            "{words:?}: {}",
-            output.stderr
-        );
-        Ok(output.stderr)
+    /// Waits until `a` reaches `b` by both families.
+    pub(crate) fn answering(mut self, net: &Net) -> Result<Running> {
+        FAR.iter().try_for_each(|far| self.until_answered(&net.a, far))?;
+        Ok(self)
     }
 }

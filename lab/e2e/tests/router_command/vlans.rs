@@ -1,6 +1,6 @@
 //! VLANs that the router tags itself, and frames whose tag says a priority alone.
 
-use super::net::{Net, on_the_net, start_command_on, start_on};
+use super::net::{Net, Running, on_the_net, start_on};
 use crate::support::switching::folder_with;
 use crate::support::{SOON, end, until};
 use artery_rig::{Host, Process, Result, RigError};
@@ -174,7 +174,7 @@ fn files_of_vlan_interfaces_make_such_ports() {
         }
         let (etc, log) = (folder.path().display().to_string(), folder.path().join("pflog"));
         let words = ["up", "--etc", &etc, "--pflog", log.to_str().unwrap(), "--map", "em0=eth0,em1=eth1"];
-        let router = start_command_on(&net.r, &words)?;
+        let router = Running::spawn(&net.r, &words)?;
         for (from, to) in [(&net.a, 20), (&net.b, 10)] {
             answered(from, &format!("10.{to}.0.2"))?;
             answered(from, &format!("fd00:{to}::2"))?;
@@ -200,7 +200,7 @@ fn frames_with_a_priority_and_no_vlan_are_forwarded_as_those_without_a_tag() {
         std::fs::write(&rules, "block\npass on { eth0 eth1 } proto { udp icmp icmp6 }\n").unwrap();
         let filter = ["--pf", rules.to_str().unwrap()];
         for options in [&[][..], &["--service", "192.0.2.1:80/tcp=web=10.0.2.2"], &filter] {
-            let router = super::net::Running::start(net, options)?;
+            let router = Running::start(net, options)?;
             let listener = net.b.enter(|| UdpSocket::bind("0.0.0.0:7777").unwrap())?;
             listener.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
             // The upper three bits are the priority.

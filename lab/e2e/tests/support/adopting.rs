@@ -1,9 +1,9 @@
 //! A kernel that forwards between two hosts, whose ports are to be adopted.
-use super::SOON;
+use super::{Running, SOON, until};
 use artery_rig::program::artery;
-use artery_rig::{Host, Process, Result, Rig};
+use artery_rig::{Host, Result, Rig};
 use std::net::{IpAddr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Hosts `a` and `b` at either side of `r`, the kernel of which forwards.
 pub struct Net {
@@ -89,7 +89,7 @@ pub fn with_gateways(label: &str, count: usize, body: impl FnOnce(&Fan) -> Resul
 
 impl Fan {
     /// Has the router's kernel know all neighbors, and adopts its ports.
-    pub fn adopt(&self, path: &str) -> Result<Process> {
+    pub fn adopt(&self, path: &str) -> Result<Running> {
         for number in 1..=self.gateways.len() {
             self.r.ping(&format!("10.0.{number}.2"), 1)?;
             self.r.ping(&format!("2001:db8:{number}::2"), 1)?;
@@ -97,10 +97,8 @@ impl Fan {
         self.r.ping("10.0.0.2", 1)?;
         self.r.ping("2001:db8::2", 1)?;
         let ports: Vec<String> = (0..=self.gateways.len()).map(|number| format!("eth{number}")).collect();
-        let adopted = self.r.command([artery()?]).args(["adopt", "--path", path]).args(ports).spawn()?;
-        // Work on tables and programs, which others may hold up.
-        adopted.wait_for("forwarding", 6 * SOON)?;
-        Ok(adopted)
+        let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+        Running::adopt_ports(&self.r, &[&["--path", path][..], &ports].concat())
     }
 
     /// Sends a datagram to each of these, waits until all have arrived, and gives how many
@@ -119,7 +117,7 @@ impl Fan {
             }
         })?;
         let mut each = Vec::new();
-        until(|| {
+        until(SOON, || {
             let now = self.received()?;
             each = now.iter().zip(&before).map(|(now, before)| now - before).collect();
             Ok(each.iter().sum::<u64>() >= flows.len() as u64)
@@ -134,14 +132,33 @@ impl Fan {
     }
 }
 
-/// Waits until something holds.
-pub fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + SOON;
-    while !is_so()? {
-        assert!(Instant::now() < deadline, "not within {SOON:?}");
-        std::thread::sleep(Duration::from_millis(20));
+impl Running {
+    /// Adopts both ports of `r` by a path, with more options, and waits until it forwards.
+    pub fn adopt(net: &Net, path: &str, options: &[&str]) -> Result<Running> {
+        Running::adopt_ports(&net.r, &[&["--path", path, "eth0", "eth1"][..], options].concat())
     }
-    Ok(())
+
+    /// The same for ports of any host.
+    pub fn adopt_ports(host: &Host, words: &[&str]) -> Result<Running> {
+        let adopted = Running::spawn(host, [&["adopt"][..], words].concat())?;
+        // Work on tables and programs, which others may hold up.
+        adopted.wait_for("forwarding\n", 6 * SOON)?;
+        Ok(adopted)
+    }
+
+    /// What it tells of itself.
+    pub fn state(&self) -> Result<serde_json::Value> {
+        self.json_of("state")
+    }
+}
+
+/// Has the router know both hosts, which send whole frames if XDP is to send them on.
+pub fn prepare(net: &Net, path: &str) -> Result<()> {
+    for host in [&net.a, &net.b].into_iter().filter(|_| path != "tc") {
+        host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
+    }
+    let hosts = ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"];
+    hosts.iter().try_for_each(|address| net.r.ping(address, 1).map(drop))
 }
 
 /// Packets that were forwarded from a port, by the report at the end.

@@ -1,11 +1,10 @@
 //! Connections between hosts beside a router, and waiting until they are forwarded past its rules.
-use super::SOON;
 use super::adopting::{Net, by_kernel, by_kernel6};
+use super::{SOON, until_seen};
 use artery_rig::{Host, Process, Result};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, netlink, recv, sendto, socket};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
 
 /// A connection over which each end has answered the other.
 pub struct Connection {
@@ -92,19 +91,9 @@ pub fn flush_connections(host: &Host) -> Result<()> {
     })
 }
 
-/// Waits until something is so.
-pub fn until(what: &str, router: &Process, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + 2 * SOON;
-    while !is_so()? {
-        assert!(Instant::now() < deadline, "{what}: {}", router.stderr_so_far());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
 /// Exchanges until few packets go by the kernel.
 pub fn until_fast(net: &Net, router: &Process, exchange: &mut dyn FnMut(usize)) -> Result<()> {
-    until("packets go by the kernel", router, || {
+    until_seen(router, "packets go by the kernel", || {
         let both = || -> Result<u64> { Ok(by_kernel(&net.r)? + by_kernel6(&net.r)?) };
         let before = both()?;
         exchange(20);

@@ -25,7 +25,7 @@ impl Daemons {
         std::fs::write(&file, config).expect("a file in a folder of our own");
         let bird = host.spawn(["bird", "-f", "-c", &file, "-s", &socket])?;
         let daemons = Daemons { host: host.clone(), folder, running: vec![bird] };
-        super::adopting::until(|| Ok(daemons.birdc("show status").is_ok()))?;
+        super::until(SOON, || Ok(daemons.birdc("show status").is_ok()))?;
         Ok(daemons)
     }
 
@@ -59,7 +59,7 @@ impl Daemons {
                 _ => &[],
             };
             running.push(host.command([program.as_str()]).args(options).args(more).args(files).spawn()?);
-            super::adopting::until(|| Ok(Path::new(&socket).exists()))?;
+            super::until(SOON, || Ok(Path::new(&socket).exists()))?;
         }
         Ok(Daemons { host: host.clone(), folder, running })
     }

@@ -4,13 +4,14 @@
 pub mod adopting;
 pub mod connections;
 pub mod daemons;
+pub mod running;
 pub mod service_manager;
 pub mod switching;
 
 use artery_rig::program::artery;
 use artery_rig::{CommandOutput, Host, Process, Result, Rig, RigError, Signal, Traffic, TrafficReport};
+pub use running::{Running, artery_on};
 use service_manager::ServiceManager;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long whatever is waited for may take.
@@ -114,7 +115,7 @@ fn becomes_so(limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Resul
 
 /// The same; an error shows what a process has said so far.
 pub fn until_seen(process: &Process, what: &str, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    match becomes_so(SOON, is_so)? {
+    match becomes_so(2 * SOON, is_so)? {
         true => Ok(()),
         false => Err(RigError::NotSeen(process.failure(), what.to_string())),
     }
@@ -131,6 +132,19 @@ pub fn until_answered(from: &Host, address: &str, router: &mut Process) -> Resul
     Ok(())
 }
 
+/// Runs traffic, and at the same time does something that gets to know whether it is still being sent.
+pub fn meanwhile<T>(
+    traffic: Traffic,
+    what: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
+) -> Result<(TrafficReport, T)> {
+    std::thread::scope(|scope| {
+        let running = scope.spawn(move || traffic.run());
+        let done = what(&|| !running.is_finished());
+        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+        Ok((report, done?))
+    })
+}
+
 /// Sends `frames` numbered datagrams in four flows, of which nothing but the router can lose any, and does
 /// something again and again meanwhile, with the number of times that it was done before.
 pub fn under_traffic(
@@ -139,15 +153,13 @@ pub fn under_traffic(
     mut what: impl FnMut(usize) -> Result<()>,
 ) -> Result<TrafficReport> {
     let traffic = Traffic::between(from, to, address).frames(frames).rate(4000).flows(4);
-    let (report, times) = std::thread::scope(|scope| {
-        let running = scope.spawn(|| traffic.run());
+    let (report, times) = meanwhile(traffic, |is_running| {
         let mut times = 0;
-        while !running.is_finished() {
+        while is_running() {
             what(times)?;
             times += 1;
         }
-        let report = running.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-        Ok::<_, RigError>((report, times))
+        Ok(times)
     })?;
     assert!(times >= 2, "{times} times");
     assert_eq!((report.sent, report.refused, report.overrun), (frames, 0, 0), "{report}");
@@ -167,58 +179,4 @@ pub fn end_by(mut router: Process, signal: Signal) -> Result<CommandOutput> {
     assert_eq!(output.code(), Some(0), "{}", output.stderr);
     assert!(!output.stderr.contains("panicked"), "{}", output.stderr);
     Ok(output)
-}
-
-/// A router with a control socket that takes another configuration.
-pub struct Router {
-    pub process: Process,
-    host: Host,
-    socket: PathBuf,
-    /// Holds the control socket; removed on drop.
-    _folder: tempfile::TempDir,
-}
-
-impl Router {
-    /// Starts one, and waits until all elements have started.
-    pub fn start(host: &Host, config: &str) -> Result<Router> {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control");
-        let process = start(host, config, &["-R", "-u", &text(&socket)])?;
-        Ok(Router { process, host: host.clone(), socket, _folder: folder })
-    }
-
-    /// Calls a handler: its name, and the value to be written if there is one.
-    pub fn call(&self, words: &[&str]) -> Result<CommandOutput> {
-        let program = text(&artery()?);
-        self.host.run([&[program.as_str(), "handler", "-u", &text(&self.socket)], words].concat())
-    }
-
-    /// What a handler says, which must be a number.
-    pub fn number(&self, handler: &str) -> Result<u64> {
-        let said = self.call(&[handler])?.stdout;
-        Ok(said.trim().parse().unwrap_or_else(|_| panic!("{handler}: {said}")))
-    }
-
-    /// Waits until a handler has a number that is high enough.
-    pub fn until(&self, handler: &str, enough: u64) -> Result<()> {
-        let deadline = Instant::now() + SOON;
-        while self.number(handler)? < enough {
-            assert!(Instant::now() < deadline, "{handler} never comes to {enough}");
-        }
-        Ok(())
-    }
-
-    /// Replaces the configuration; gives the packets that this is said to have cost.
-    pub fn replace(&self, config: &str) -> Result<u64> {
-        let said = self.call(&["hotconfig", config])?;
-        let said = said.stdout + &said.stderr;
-        Ok(match said.split_once("the same name and class: ") {
-            None => 0,
-            Some((_, count)) => count.trim().parse().unwrap_or_else(|_| panic!("{said}")),
-        })
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
 }

@@ -1,8 +1,8 @@
 //! A switch of `artery up` between hosts.
-use super::until_answered;
+use super::Running;
 use artery_rig::program::artery;
-use artery_rig::{Host, Process, Result, Rig};
-use std::path::{Path, PathBuf};
+use artery_rig::{Host, Result, Rig};
+use std::path::Path;
 use tempfile::TempDir;
 
 /// The address of a host, by its number from 0.
@@ -47,30 +47,28 @@ pub fn on_the_net<const HOSTS: usize>(
     });
 }
 
-/// A switch that runs, and where it is reached.
-pub struct Switch {
-    pub process: Process,
-    pub socket: PathBuf,
-    host: Host,
-    /// Holds the control socket; removed on drop.
-    _folder: TempDir,
-}
-
-impl Switch {
-    /// Starts one on `host` from a folder, and waits until it forwards from `first` to the second host.
-    pub fn start(host: &Host, first: &Host, etc: &Path, options: &[&str]) -> Result<Switch> {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("control");
-        let command = host.command([artery()?]).arg("up").arg("--etc").arg(etc).args(options);
-        let mut process = command.arg("-u").arg(&socket).spawn()?;
-        until_answered(first, &address(1), &mut process)?;
-        Ok(Switch { process, socket, host: host.clone(), _folder: folder })
+/// Commands of the BSDs about the switch of a router.
+impl Running {
+    /// Starts a switch on `host` from a folder, and waits until it forwards from `first` to the second host.
+    pub fn switch(host: &Host, first: &Host, etc: &Path, options: &[&str]) -> Result<Running> {
+        let etc = etc.display().to_string();
+        let mut switch = Running::spawn(host, [&["up", "--etc", &etc][..], options].concat())?;
+        switch.until_answered(first, &address(1))?;
+        Ok(switch)
     }
 
-    /// What a command says of it: its status, and both its outputs.
-    pub fn command(&self, words: &[&str], input: &str) -> Result<(Option<i32>, String)> {
-        let command = self.host.command([artery()?]).args(words).env("ARTERY_SOCKET", &self.socket);
-        let output = command.input(input).output()?;
+    /// What `artery ifconfig` says: its status, and both its outputs.
+    pub fn ifconfig(&self, words: &str) -> Result<(Option<i32>, String)> {
+        self.outcome("ifconfig", words, "")
+    }
+
+    /// What `artery pfctl` says of rules, or with none of what is asked: its status, and both its outputs.
+    pub fn pfctl(&self, words: &str, rules: &str) -> Result<(Option<i32>, String)> {
+        self.outcome("pfctl", words, rules)
+    }
+
+    fn outcome(&self, command: &str, words: &str, input: &str) -> Result<(Option<i32>, String)> {
+        let output = self.command(&[command])?.args(words.split_whitespace()).input(input).output()?;
         Ok((output.code(), output.stdout + &output.stderr))
     }
 }

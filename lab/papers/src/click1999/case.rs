@@ -8,14 +8,13 @@ use artery_engine::{BATCH, Batch, Pool, Router, RouterSettings, Sink};
 use artery_rig::program::checked;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 use std::time::Instant;
 
 /// Frames of the pool: enough for queues and batches, few enough to stay in the cache.
 const FRAMES: (usize, usize) = (1024, 2);
 
 /// Something that forwards packets from memory to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Case {
     /// The first elements of the chain only; none leaves source and sink.
     Prefix(usize),
@@ -27,6 +26,17 @@ pub enum Case {
     Completed,
     /// The function that does the same without a graph.
     Forwarder,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// What forwards.
+    pub case: Case,
+    /// How many packets to forward.
+    pub packets: u64,
+    /// How many packets to forward at once, at most.
+    pub burst: usize,
 }
 
 /// What one run forwarded, and in what time.
@@ -57,31 +67,16 @@ impl fmt::Display for Case {
     }
 }
 
-impl FromStr for Case {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Case, String> {
-        let length = |text: &str| text.parse().ok().filter(|length| *length <= CHAIN.len());
-        match text {
-            "graph" => Ok(Case::Graph),
-            "roomy" => Ok(Case::Roomy),
-            "completed" => Ok(Case::Completed),
-            "forwarder" => Ok(Case::Forwarder),
-            _ => text.strip_prefix("prefix-").and_then(length).map(Case::Prefix).ok_or_else(|| {
-                format!(
-                    "{text:?} is none of graph, roomy, completed, forwarder, prefix-0 to prefix-{}",
-                    CHAIN.len()
-                )
-            }),
-        }
-    }
-}
-
-impl Case {
-    /// Forwards `packets` packets, at most `burst` at once.
-    pub fn run(self, packets: u64, burst: usize) -> anyhow::Result<Run> {
+impl Job {
+    /// Runs it in this process.
+    pub fn run(&self) -> anyhow::Result<Run> {
+        let Job { case, packets, burst } = *self;
         let ends = Ends { packets, one_by_one: burst == 1 };
-        match self {
-            Case::Prefix(length) => run_graph(&prefix(length, ends), burst),
+        match case {
+            Case::Prefix(length) => {
+                ensure!(length <= CHAIN.len(), "the chain has {} elements, not {length}", CHAIN.len());
+                run_graph(&prefix(length, ends), burst)
+            }
             Case::Graph => run_graph(&in_memory(ends), burst),
             Case::Roomy => run_graph(&roomy(ends), burst),
             Case::Completed => run_graph(&completed(ends), burst),
@@ -93,7 +88,7 @@ impl Case {
 fn run_graph(text: &str, burst: usize) -> anyhow::Result<Run> {
     let settings =
         RouterSettings { burst, frames: FRAMES, chatter: Sink::Stderr, ..RouterSettings::default() };
-    let router: Router = checked("1999 in memory", text, &[])?.build(settings)?;
+    let router: Router = checked("1999 in memory", text)?.build(settings)?;
     let plan = router.plan();
     router.accept_calls();
     let running = router.start();
@@ -141,23 +136,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_cases_are_read_as_written() {
-        for case in
-            [Case::Prefix(0), Case::Prefix(8), Case::Graph, Case::Roomy, Case::Completed, Case::Forwarder]
-        {
-            assert_eq!(case.to_string().parse(), Ok(case));
-        }
-        for wrong in ["", "prefix-9", "prefix-", "Graph"] {
-            assert!(wrong.parse::<Case>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn every_case_forwards_all_packets_at_both_bursts() {
         let prefixes = (0..=CHAIN.len()).map(Case::Prefix);
         for case in prefixes.chain([Case::Graph, Case::Roomy, Case::Completed, Case::Forwarder]) {
             for burst in [1, BATCH] {
-                let run = case.run(20_000, burst).unwrap_or_else(|error| panic!("{case}: {error}"));
+                let job = Job { case, packets: 20_000, burst };
+                let run = job.run().unwrap_or_else(|error| panic!("{case}: {error}"));
                 // The run ends with the last packet made: some may be under way in the queue.
                 assert!((19_900..=20_032).contains(&run.packets), "{case} at burst {burst}: {run:?}");
             }

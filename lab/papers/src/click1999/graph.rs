@@ -125,7 +125,7 @@ mod tests {
         let prefixes = (0..=CHAIN.len()).flat_map(|length| ends.map(|ends| prefix(length, ends)));
         let whole = ends.into_iter().flat_map(|ends| [in_memory(ends), roomy(ends), completed(ends)]);
         for text in whole.chain(prefixes).chain([with_ends("Idle", "Discard", "Discard")]) {
-            let checked = checked("variant", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let checked = checked("variant", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             checked.configure(Default::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
         }
     }

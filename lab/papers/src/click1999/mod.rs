@@ -7,7 +7,6 @@
 //! of then are gone.
 
 mod case;
-mod child;
 mod claims;
 mod forwarder;
 mod frames;
@@ -16,14 +15,14 @@ mod plan;
 mod report;
 mod wire;
 
-pub use case::{Case, Run};
-pub use child::SUBCOMMAND;
+pub use case::{Case, Job, Run};
 pub use forwarder::{Neighbors, Verdict, forward};
 pub use frames::{DARKSTAR, FRAME, PAYLOAD, TSB, TestStation, ZEUS, segment};
 pub use graph::with_ends;
 pub use wire::{INTERFACE, Segment};
 
-use artery_bench::cachegrind::Count;
+use artery_bench::cachegrind::{Count, PENTIUM_PRO, each_packet};
+use artery_bench::child;
 use artery_bench::results::Delivery;
 use artery_rig::console::{print, progress};
 use artery_rig::machine::Machine;
@@ -33,6 +32,9 @@ use plan::{Plan, WIRE};
 use report::Report;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// The hidden subcommand that carries out one run.
+pub const SUBCOMMAND: &str = "click1999-run";
 
 /// Figures of several runs, by what was run.
 type Runs<K> = BTreeMap<K, Vec<f64>>;
@@ -66,8 +68,8 @@ pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
 }
 
 /// Carries out one run and prints its figures.
-pub fn run_one(case: Case, packets: u64, burst: usize) -> anyhow::Result<()> {
-    Ok(print(&serde_json::to_string(&case.run(packets, burst)?)?)?)
+pub fn run_one(job: &Job) -> anyhow::Result<()> {
+    Ok(print(&serde_json::to_string(&job.run()?)?)?)
 }
 
 /// Nanoseconds of a packet, by case and burst. The cases take turns, so that what disturbs disturbs all.
@@ -76,7 +78,7 @@ fn in_memory(plan: &Plan) -> anyhow::Result<Runs<(Case, usize)>> {
     for repetition in 1..=plan.repetitions {
         progress(&format!("in memory: round {repetition} of {}", plan.repetitions));
         for (case, burst) in plan::cases() {
-            let run = child::run(case, plan.packets, burst)?;
+            let run: Run = child::run(SUBCOMMAND, &Job { case, packets: plan.packets, burst })?;
             runs.entry((case, burst)).or_default().push(run.nanos_per_packet());
         }
     }
@@ -86,7 +88,8 @@ fn in_memory(plan: &Plan) -> anyhow::Result<Runs<(Case, usize)>> {
 fn count_instructions(valgrind: &Path, plan: &Plan) -> anyhow::Result<BTreeMap<(Case, usize), Count>> {
     let count = |(case, burst): (Case, usize)| {
         progress(&format!("instructions: {case} at burst {burst}"));
-        Ok(((case, burst), child::instructions(valgrind, case, plan.counted, burst)?))
+        let run = |packets| child::command(SUBCOMMAND, &Job { case, packets, burst });
+        Ok(((case, burst), each_packet(valgrind, &PENTIUM_PRO, plan.counted, run)?))
     };
     plan::cases().map(count).collect()
 }

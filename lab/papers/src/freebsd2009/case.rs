@@ -10,14 +10,13 @@ use super::split::Split;
 use super::workload::{Before, Book, Trace, Verified, Workload};
 use anyhow::{bail, ensure};
 use artery_bench::fib::timing::pin;
-use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// What the locks of a run are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LockKind {
     /// Plain locks, without counters
     Plain,
@@ -28,32 +27,25 @@ pub enum LockKind {
 }
 
 /// One run: an engine, a workload, and how it is measured.
-#[derive(Args, Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// The engine that looks up next hops
     pub engine: EngineName,
     /// The destinations that packets are sent to
     pub workload: Workload,
     /// Number of threads that send
-    #[arg(long, default_value_t = 1)]
     pub threads: usize,
     /// Nanoseconds that the driver takes for a packet beside its copying
-    #[arg(long, default_value_t = 0)]
     pub driver: u32,
     /// Milliseconds of a sample
-    #[arg(long, default_value_t = 100)]
     pub millis: u64,
     /// How many samples there are
-    #[arg(long, default_value_t = 1)]
     pub samples: usize,
     /// How the tables are locked
-    #[arg(long, value_enum, default_value = "plain")]
     pub locks: LockKind,
     /// Number of other neighbors in the table
-    #[arg(long, default_value_t = 0)]
     pub neighbors: u32,
     /// Packets to send by one thread, without a look at the clock
-    #[arg(long)]
     pub packets: Option<u64>,
 }
 
@@ -339,7 +331,7 @@ fn counted<E: Engine>(case: &Case, packets: u64) -> anyhow::Result<Run> {
 
 impl Case {
     /// A case with nothing special.
-    pub(super) fn new(engine: EngineName, workload: Workload) -> Case {
+    pub fn new(engine: EngineName, workload: Workload) -> Case {
         Case {
             engine,
             workload,

@@ -36,7 +36,8 @@ pub enum EngineName {
 }
 
 impl EngineName {
-    pub(super) const ALL: [EngineName; 8] = [
+    /// All of them.
+    pub const ALL: [EngineName; 8] = [
         EngineName::L,
         EngineName::S,
         EngineName::P,

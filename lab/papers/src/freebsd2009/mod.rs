@@ -8,7 +8,6 @@
 
 mod blocks;
 mod case;
-mod child;
 mod claims;
 mod copied;
 mod curves;
@@ -35,12 +34,12 @@ mod workload;
 mod writes;
 
 pub use case::{Case, LockKind, Run};
-pub use child::SUBCOMMAND;
 pub use engine::EngineName;
 pub use workload::{Verified, Workload};
 pub use writes::{SUBCOMMAND as WRITES, Writes, run_marked, shared_writes};
 
-use artery_bench::cachegrind::{Caches, L5420};
+use artery_bench::cachegrind::{Caches, L5420, each_packet};
+use artery_bench::child::{self, by_all_processors};
 use artery_bench::results::Delivery;
 use artery_rig::console::{print, progress};
 use artery_rig::machine::Machine;
@@ -50,9 +49,9 @@ use figures::{Figures, Point};
 use plan::{DRIVERS, Plan};
 use report::Report;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
+
+/// The hidden subcommand that carries out one run.
+pub const SUBCOMMAND: &str = "freebsd2009-run";
 
 /// How much is measured, and where it goes.
 #[derive(Args, Clone, Debug)]
@@ -97,12 +96,16 @@ fn measure_rates(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
         for driver in DRIVERS {
             for engine in EngineName::ALL {
                 let point = Point { workload: Workload::W1, driver, threads, engine };
-                let run = child::run(&case(point, plan.samples, plan.millis))?;
+                let run = run_in_child(&case(point, plan.samples, plan.millis))?;
                 figures.rates.insert(point, run.rates);
             }
         }
     }
     Ok(())
+}
+
+fn run_in_child(case: &Case) -> anyhow::Result<Run> {
+    child::run(SUBCOMMAND, case)
 }
 
 fn case(point: Point, samples: usize, millis: u64) -> Case {
@@ -117,7 +120,7 @@ fn watch_locks(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
             for engine in EngineName::WITH_LOCKS {
                 let point = Point { workload: Workload::W1, driver, threads, engine };
                 let watched = Case { locks: LockKind::Watched, ..case(point, 1, plan.watched) };
-                figures.watched.insert(point, child::run(&watched)?);
+                figures.watched.insert(point, run_in_child(&watched)?);
             }
         }
     }
@@ -130,7 +133,7 @@ fn measure_other_rates(plan: &Plan, cores: usize, figures: &mut Figures) -> anyh
         for threads in plan.few_threads(cores) {
             for engine in EngineName::ALL {
                 let point = Point { workload, driver: 0, threads, engine };
-                let run = child::run(&case(point, plan.samples, plan.others))?;
+                let run = run_in_child(&case(point, plan.samples, plan.others))?;
                 figures.rates.insert(point, run.rates);
                 if workload == Workload::W4 {
                     figures.verified.entry(engine).or_default().add(run.verified);
@@ -148,7 +151,7 @@ fn leave_locks_out(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
         for engine in [EngineName::L, EngineName::S, EngineName::P, EngineName::F] {
             for (n, locks) in [LockKind::Plain, LockKind::Alone].into_iter().enumerate() {
                 let point = Point { workload: Workload::W1, driver: DRIVERS[0], threads: 1, engine };
-                let run = child::run(&Case { locks, ..case(point, 1, plan.others) })?;
+                let run = run_in_child(&Case { locks, ..case(point, 1, plan.others) })?;
                 figures.alone.entry(engine).or_default()[n].extend(run.rates);
             }
         }
@@ -189,8 +192,9 @@ fn count(plan: &Plan, figures: &mut Figures) -> anyhow::Result<Vec<String>> {
 fn count_misses(plan: &Plan, valgrind: &Path, caches: &Caches, figures: &mut Figures) -> anyhow::Result<()> {
     let tasks = plan::counted(plan);
     let counts = by_all_processors("misses, by cachegrind", &tasks, |(case, packets)| {
-        let nodes = child::run(&Case { packets: Some(1), ..*case })?.nodes;
-        anyhow::Ok((child::count(valgrind, caches, case, *packets)?, nodes))
+        let of_packets = |packets| Case { packets: Some(packets), ..*case };
+        let count = each_packet(valgrind, caches, *packets, |n| child::command(SUBCOMMAND, &of_packets(n)))?;
+        anyhow::Ok((count, run_in_child(&of_packets(1))?.nodes))
     })?;
     for ((case, _), (count, nodes)) in tasks.iter().zip(counts) {
         let what = (case.workload, case.neighbors, case.engine);
@@ -208,33 +212,4 @@ fn count_writes(plan: &Plan, valgrind: &Path, figures: &mut Figures) -> anyhow::
     })?;
     figures.writes.extend(engines.into_iter().zip(found));
     Ok(())
-}
-
-/// Does all tasks: what is counted does not depend on what else runs.
-fn by_all_processors<T: Sync, R: Send>(
-    what: &str,
-    tasks: &[T],
-    act: impl Fn(&T) -> anyhow::Result<R> + Sync,
-) -> anyhow::Result<Vec<R>> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || -> anyhow::Result<()> {
-        loop {
-            let at = next.fetch_add(1, Relaxed);
-            let Some(task) = tasks.get(at) else { return Ok(()) };
-            let result = act(task)?;
-            let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            done.push((at, result));
-            progress(&format!("{what}: {} of {}", done.len(), tasks.len()));
-        }
-    };
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
-    })?;
-    let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    done.sort_by_key(|(at, _)| *at);
-    Ok(done.into_iter().map(|(_, result)| result).collect())
 }

@@ -4,13 +4,12 @@ use super::network::{Control, Mac, Packet, Sent};
 use anyhow::anyhow;
 use artery_lpm::Prefix;
 use artery_wire::Random;
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// What is sent, and to whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Workload {
     /// A thousand destinations behind one default router
     W1,

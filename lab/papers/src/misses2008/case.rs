@@ -4,14 +4,11 @@ use super::card::{CARD, Deal, Job, Outcome};
 use super::graph;
 use anyhow::{Context as _, ensure};
 use artery_device::{Ports, memory_pair};
-use artery_elements::CLASSES;
-use artery_engine::{Class, Classes, Handle, Monitor, RouterSettings, Sink};
+use artery_engine::{Handle, Monitor, RouterSettings, Sink};
 use artery_rig::program::checked_with;
-use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -21,7 +18,8 @@ const PLACES: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How far packets come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Depth {
     /// They never enter the router: what the card alone costs.
     Card,
@@ -33,7 +31,7 @@ pub enum Depth {
 pub(super) const LADDER: [&str; 6] = ["l0", "l1", "l2", "l3", "l4", "off"];
 
 /// In which buffers packets come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Buffers {
     /// Those that were freed last: they are in the cache.
     Hot,
@@ -47,26 +45,21 @@ pub enum Buffers {
 }
 
 /// One run: how far packets come, and in which buffers.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Case {
     /// How far packets come: card, l0 to l4, off
     pub depth: Depth,
-    /// In which buffers they come: hot, flushed, cycled:N, fifo:N
+    /// In which buffers they come
     pub buffers: Buffers,
     /// How many packets there are
-    #[arg(long)]
     pub packets: u64,
     /// How many packets are handled at once, at most
-    #[arg(long, default_value_t = BURST)]
     pub burst: usize,
     /// Packets a second; as many as can be if not given
-    #[arg(long)]
     pub rate: Option<f64>,
     /// Ask for header lines as a driver does, before packets are handed over
-    #[arg(long)]
     pub prefetch: bool,
     /// Count misses by the processor's counters, where it has them
-    #[arg(long)]
     pub count: bool,
 }
 
@@ -112,22 +105,26 @@ impl fmt::Display for Buffers {
     }
 }
 
-impl FromStr for Buffers {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Buffers, String> {
-        let (kind, count) = text.split_once(':').unwrap_or((text, ""));
-        let count = count.parse().ok().filter(|count| (2 * BURST..=1 << 20).contains(count));
-        match (kind, count) {
-            ("hot", None) if text == kind => Ok(Buffers::Hot),
-            ("flushed", None) if text == kind => Ok(Buffers::Flushed),
-            ("cycled", Some(count)) => Ok(Buffers::Cycled(count)),
-            ("fifo", Some(count)) => Ok(Buffers::Fifo(count)),
-            _ => Err(format!("it must be hot, flushed, cycled:N or fifo:N, with N from {} on", 2 * BURST)),
-        }
+impl TryFrom<String> for Depth {
+    type Error = String;
+    fn try_from(text: String) -> Result<Depth, String> {
+        text.parse()
+    }
+}
+
+impl From<Depth> for String {
+    fn from(depth: Depth) -> String {
+        depth.to_string()
     }
 }
 
 impl Buffers {
+    fn are_possible(self) -> bool {
+        match self {
+            Buffers::Hot | Buffers::Flushed => true,
+            Buffers::Cycled(count) | Buffers::Fifo(count) => (2 * BURST..=1 << 20).contains(&count),
+        }
+    }
     /// Common and big frames of the pool.
     fn frames(self) -> (usize, usize) {
         match self {
@@ -138,16 +135,11 @@ impl Buffers {
     }
 }
 
-/// All elements, and the card.
-fn classes() -> Classes {
-    static ALL: OnceLock<Vec<&'static Class>> = OnceLock::new();
-    Classes(ALL.get_or_init(|| CLASSES.0.iter().copied().chain([&CARD]).collect()))
-}
-
 impl Case {
     /// Runs it in this process.
     pub fn run(&self) -> anyhow::Result<Run> {
         ensure!((1..=2 * BURST).contains(&self.burst), "a burst has 1 to {} packets", 2 * BURST);
+        ensure!(self.buffers.are_possible(), "there are {} to a million buffers", 2 * BURST);
         let settings = RouterSettings {
             affinity: Some(0),
             burst: self.burst,
@@ -155,7 +147,7 @@ impl Case {
             chatter: Sink::Stderr,
             ..RouterSettings::default()
         };
-        let router = checked_with(classes(), "idle", "Idle -> Discard;", &[])?.build(settings)?;
+        let router = checked_with(&[&CARD], "idle", "Idle -> Discard;")?.build(settings)?;
         router.accept_calls();
         let running = router.start();
         let handle = running.handle();
@@ -178,7 +170,7 @@ impl Case {
         };
         let (report, outcome) = mpsc::channel();
         handle.resources().get::<Deal>().post(Job::new(*self, wire_in.tx, wire_out.rx, report));
-        checked_with(classes(), "misses2008", &graph::router(level), &[])?.replace(handle)?;
+        checked_with(&[&CARD], "misses2008", &graph::router(level))?.replace(handle)?;
         let card = outcome.recv_timeout(PATIENCE).context("the card did not hand over all packets")?;
         let traffic = received.received();
         Ok(Run { card, received: (traffic.packets, traffic.bytes) })
@@ -207,11 +199,8 @@ mod tests {
         for depth in LADDER.into_iter().chain(["card"]) {
             assert_eq!(depth.parse::<Depth>().unwrap().to_string(), depth);
         }
-        for buffers in ["hot", "flushed", "cycled:128", "fifo:4096"] {
-            assert_eq!(buffers.parse::<Buffers>().unwrap().to_string(), buffers);
-        }
-        for wrong in ["", "hot:100", "fifo", "fifo:", "fifo:63", "fifo:9999999"] {
-            assert!(wrong.parse::<Buffers>().is_err(), "{wrong}");
+        for wrong in [Buffers::Fifo(63), Buffers::Cycled(9_999_999)] {
+            assert!(case("off", wrong).run().is_err(), "{wrong:?}");
         }
         assert!("l9".parse::<Depth>().unwrap_err().contains("'l0'"));
     }

@@ -8,7 +8,6 @@
 mod card;
 mod case;
 mod chase;
-mod child;
 mod claims;
 mod figures;
 mod graph;
@@ -18,9 +17,10 @@ mod report;
 
 pub use card::{Counted, Examined, Handed, Outcome, Spent};
 pub use case::{Buffers, Case, Depth, Run};
-pub use child::SUBCOMMAND;
 
-use artery_bench::cachegrind::Caches;
+use anyhow::ensure;
+use artery_bench::cachegrind::{Caches, each_packet};
+use artery_bench::child::{self, by_all_processors};
 use artery_bench::fib::timing::{Pinned, last_level_cache};
 use artery_bench::perf::Counters;
 use artery_bench::results::Delivery;
@@ -34,9 +34,9 @@ use plan::{FEW, Plan, many, many_simulated, real, simulated};
 use published::RATES;
 use report::Report;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
+
+/// The hidden subcommand that carries out one run.
+pub const SUBCOMMAND: &str = "misses2008-run";
 
 /// Measures, judges, prints, and writes files.
 pub fn run(delivery: &Delivery) -> anyhow::Result<()> {
@@ -55,6 +55,14 @@ pub fn run_one(case: &Case) -> anyhow::Result<()> {
     Ok(print(&serde_json::to_string(&case.run()?)?)?)
 }
 
+/// Carries out one run in a child. One in which a packet came to harm is an error, not a figure.
+fn run_in_child(case: &Case) -> anyhow::Result<Run> {
+    let run: Run = child::run(SUBCOMMAND, case)?;
+    ensure!(run.card.examined.wrong == 0, "{case:?}: packets were sent that are not as they must be");
+    ensure!(run.card.spent.packets > 0, "{case:?}: others had the processor all the time");
+    Ok(run)
+}
+
 /// A run of so many packets, as fast as can be.
 fn case(depth: &str, buffers: Buffers, packets: u64) -> anyhow::Result<Case> {
     let depth = depth.parse().map_err(anyhow::Error::msg)?;
@@ -70,7 +78,7 @@ fn measure_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
         for (rung, depth) in LADDER.into_iter().enumerate() {
             for way in [CacheState::Hot, CacheState::Cold, CacheState::Prefetched] {
                 let prefetch = way == CacheState::Prefetched;
-                let run = child::run(&Case { prefetch, ..case(depth, real(way), plan.packets)? })?;
+                let run = run_in_child(&Case { prefetch, ..case(depth, real(way), plan.packets)? })?;
                 figures.audit(&run);
                 figures.times.entry((way, rung)).or_default().push(run.card.nanos_per_packet());
             }
@@ -81,7 +89,7 @@ fn measure_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
             (Order::Fifo, Buffers::Fifo(many), plan.packets.max(2 * many as u64)),
         ];
         for (order, buffers, packets) in orders {
-            let run = child::run(&case(LADDER[OFF], buffers, packets)?)?;
+            let run = run_in_child(&case(LADDER[OFF], buffers, packets)?)?;
             figures.audit(&run);
             figures.buffers.entry(order).or_default().push(run.card.nanos_with_card());
         }
@@ -101,8 +109,8 @@ fn measure_idle_times(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> 
         {
             let a_second = f64::from(rate) * 1000.0;
             let packets = (a_second * plan.paced.as_secs_f64()) as u64;
-            let run =
-                child::run(&Case { rate: Some(a_second), ..case(depth, real(CacheState::Cold), packets)? })?;
+            let case = case(depth, real(CacheState::Cold), packets)?;
+            let run = run_in_child(&Case { rate: Some(a_second), ..case })?;
             figures.audit(&run);
             figures.idle.entry((rate, rung)).or_default().push((run.card.idle(), run.card.offered()));
         }
@@ -136,7 +144,7 @@ fn count_misses(plan: &Plan, figures: &mut Figures) -> anyhow::Result<Vec<String
 fn count_by_processor(plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     progress("misses, by the processor");
     let count = |case: Case| -> anyhow::Result<Option<Misses>> {
-        let run = child::run(&Case { count: true, ..case })?;
+        let run = run_in_child(&Case { count: true, ..case })?;
         Ok(run.card.misses.ok().map(|misses| Misses { d1: misses.d1, last: misses.last }))
     };
     for depth in LADDER.into_iter().chain(["card"]) {
@@ -166,26 +174,11 @@ enum Task {
 
 fn count_by_cachegrind(plan: &Plan, valgrind: &Path, figures: &mut Figures) -> anyhow::Result<()> {
     let tasks = simulations(plan);
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || -> anyhow::Result<()> {
-        while let Some((caches, task)) = tasks.get(next.fetch_add(1, Relaxed)) {
-            let misses = simulate(plan, valgrind, caches, *task)?;
-            let mut found = found.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            found.push((caches.name, *task, misses));
-            progress(&format!("misses, by cachegrind: {} of {}", found.len(), tasks.len()));
-        }
-        Ok(())
-    };
-    // What is counted does not depend on what else runs.
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().unwrap_or_else(|_| anyhow::bail!("a thread panicked")))
+    let found = by_all_processors("misses, by cachegrind", &tasks, |(caches, task)| {
+        simulate(plan, valgrind, caches, *task)
     })?;
-    for (caches, task, misses) in found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-        let by = By::Cachegrind(caches);
+    for ((caches, task), misses) in tasks.into_iter().zip(found) {
+        let by = By::Cachegrind(caches.name);
         match task {
             Task::Ladder(way, depth) => figures.misses.insert((by, way, depth), misses),
             Task::Buffers(order) => figures.buffer_misses.insert((by, order), misses),
@@ -214,7 +207,9 @@ fn simulations(plan: &Plan) -> Vec<(Caches, Task)> {
 }
 
 fn simulate(plan: &Plan, valgrind: &Path, caches: &Caches, task: Task) -> anyhow::Result<Misses> {
-    let count = |depth, buffers, packets| child::count(valgrind, caches, &case(depth, buffers, packets)?);
+    let count = |depth, buffers, packets| {
+        each_packet(valgrind, caches, packets, |n| child::command(SUBCOMMAND, &case(depth, buffers, n)?))
+    };
     let many = many_simulated(caches);
     let misses = match task {
         Task::Ladder(way, depth) => {

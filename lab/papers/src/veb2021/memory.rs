@@ -8,13 +8,11 @@ use super::bridge::BRIDGE;
 use super::ends::ENDS;
 use super::way::PF;
 use anyhow::Context as _;
-use artery_elements::CLASSES;
-use artery_engine::{Class, Classes, Handle, RouterSettings, Sink};
+use artery_engine::{Handle, RouterSettings, Sink};
 use artery_lang::args::quote;
 use artery_rig::program::checked_with;
 use clap::{Args, ValueEnum};
 use std::fmt;
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -74,12 +72,6 @@ impl fmt::Display for Memory {
     }
 }
 
-/// All classes, and those of this experiment.
-fn classes() -> Classes {
-    static ALL: OnceLock<Vec<&'static Class>> = OnceLock::new();
-    Classes(ALL.get_or_init(|| CLASSES.0.iter().copied().chain([&BRIDGE, &ENDS]).collect()))
-}
-
 impl Memory {
     /// The command line that passes it to a child process.
     pub(super) fn words(&self) -> Vec<String> {
@@ -103,7 +95,7 @@ impl Memory {
         let rules = tempfile::NamedTempFile::new().context("a file of rules")?;
         std::fs::write(&rules, PF).context("a file of rules")?;
         let text = self.text(&rules.path().display().to_string());
-        let router = checked_with(classes(), "memory", &text, &[])?.build(settings)?;
+        let router = checked_with(&[&BRIDGE, &ENDS], "memory", &text)?.build(settings)?;
         router.accept_calls();
         let running = router.start();
         let handle = running.handle();

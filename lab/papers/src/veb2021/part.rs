@@ -2,13 +2,11 @@
 
 use super::bridge::BRIDGE;
 use super::memory::Memory;
-use artery_elements::CLASSES;
-use artery_engine::{Class, Classes, RouterSettings, Sink};
+use artery_engine::{RouterSettings, Sink};
 use artery_lang::args::quote;
 use artery_rig::console::print;
 use artery_rig::program::checked_with;
 use clap::Subcommand;
-use std::sync::OnceLock;
 
 /// The hidden subcommand that carries out a part.
 pub const SUBCOMMAND: &str = "veb2021-part";
@@ -31,12 +29,6 @@ pub enum Part {
     Memory(Memory),
 }
 
-/// All classes, and the old bridge.
-fn classes() -> Classes {
-    static ALL: OnceLock<Vec<&'static Class>> = OnceLock::new();
-    Classes(ALL.get_or_init(|| CLASSES.0.iter().copied().chain([&BRIDGE]).collect()))
-}
-
 /// Carries out a part.
 pub fn run(part: &Part) -> anyhow::Result<()> {
     match part {
@@ -47,7 +39,7 @@ pub fn run(part: &Part) -> anyhow::Result<()> {
 
 fn forward(pf: &str, ports: &[String]) -> anyhow::Result<()> {
     let settings = RouterSettings { chatter: Sink::Stderr, ..RouterSettings::default() };
-    let router = checked_with(classes(), "bridge", &configuration(pf, ports), &[])?.build(settings)?;
+    let router = checked_with(&[&BRIDGE], "bridge", &configuration(pf, ports))?.build(settings)?;
     let running = router.start();
     print(BEGINS)?;
     running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
@@ -71,7 +63,7 @@ mod tests {
     #[test]
     fn the_bridge_is_a_configuration_of_all_its_ports() {
         let text = configuration("pf.conf", &["eth0", "eth1", "eth2"].map(String::from));
-        checked_with(classes(), "bridge", &text, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        checked_with(&[&BRIDGE], "bridge", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(text.matches("ToDevice").count(), 3);
     }
 }

@@ -488,8 +488,8 @@ impl Said {
             let said = format!("{}: the interface is gone; {then}", port.name);
             voice.log_event("gone", &said, &[("port", &port.name)]);
         }
-        let deaf: Vec<Port> = session.without_redirect().cloned().collect();
-        for port in new(&deaf, &self.without_redirect) {
+        let without_redirect: Vec<Port> = session.without_redirect().cloned().collect();
+        for port in new(&without_redirect, &self.without_redirect) {
             let said = format!(
                 "{}: what leaves there stays with the kernel: its driver does not send what XDP redirects. \
                  Of a virtual link, have the other end join frames ('ethtool -K DEV gro on' there); \
@@ -498,8 +498,8 @@ impl Said {
             );
             voice.log_event("deaf", &said, &[("port", &port.name)]);
         }
-        for port in
-            new(&self.without_redirect, &deaf).filter(|port| gone.iter().all(|gone| gone.index != port.index))
+        for port in new(&self.without_redirect, &without_redirect)
+            .filter(|port| gone.iter().all(|gone| gone.index != port.index))
         {
             let said = format!(
                 "{}: its driver sends what XDP redirects, so that what leaves there is forwarded",
@@ -517,13 +517,13 @@ impl Said {
             );
             voice.log_event("multi-buffer", &said, &[("port", &port.name)]);
         }
-        let is_as_before = deaf.is_empty() == self.without_redirect.is_empty();
+        let is_as_before = without_redirect.is_empty() == self.without_redirect.is_empty();
         if !is_as_before || self.blockers.as_deref() != Some(session.blockers()) {
-            say_guards(session.blockers(), deaf.is_empty(), voice);
+            say_guards(session.blockers(), without_redirect.is_empty(), voice);
         }
         *self = Said {
             blockers: Some(session.blockers().to_vec()),
-            without_redirect: deaf,
+            without_redirect,
             without_multi_buffer,
             gone,
         };

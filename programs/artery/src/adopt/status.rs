@@ -275,7 +275,7 @@ impl PortStatus {
         let reasons = Reason::ALL.iter().zip(counted.kernel);
         let interface = kernel.of_interface(&port.name);
         // Besides blockers there are rules, and requirements on sources.
-        let is_deaf = session.without_redirect().any(|deaf| deaf.index == below);
+        let is_deaf = session.without_redirect().any(|port| port.index == below);
         let leads_somewhere = session.without_redirect().count() < session.ports().len();
         let may =
             |family| (leads_somewhere && session.accelerator().is_forwarding(family, port.index), !is_deaf);

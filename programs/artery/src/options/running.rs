@@ -2,14 +2,12 @@
 use super::values::{ALWAYS, Period, awake_time, number, period, processor};
 use super::{ControlOptions, default_socket};
 use crate::config_input::ConfigInput;
-use crate::export::ExportSettings;
 use crate::load::Reading;
 use crate::metrics::MetricsAddress;
-use crate::output::{LogFormat, Output};
+use crate::output::LogFormat;
 use crate::reload::ConfigurationSource;
 use crate::run_options::RunJob;
-use crate::sandbox::{Sandbox, SandboxOptions};
-use artery_engine::RouterSettings;
+use crate::sandbox::SandboxOptions;
 use artery_lang::Dialect;
 use clap::Args;
 use std::path::PathBuf;
@@ -43,7 +41,8 @@ pub(crate) struct RunningOptions {
         value_parser = processor
     )]
     pub(crate) affinity: Option<usize>,
-    /// Listen for control connections on this Unix socket; otherwise on $ARTERY_SOCKET, or /run/artery.sock
+    /// Listen for control connections on this Unix socket; 'router' and 'up' otherwise listen on
+    /// $ARTERY_SOCKET, or /run/artery.sock
     #[arg(short = 'u', long, value_name = "PATH")]
     pub(crate) socket: Vec<PathBuf>,
     #[command(flatten)]
@@ -62,7 +61,8 @@ pub(crate) struct ReportOptions {
     /// Show the last lines of the kernel's verifier where it refuses a program
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Let `write hotconfig` replace the running configuration
+    /// Let `write hotconfig` replace the running configuration by another text, from a script
+    /// or the control socket
     #[arg(short = 'R', long)]
     pub(crate) allow_replace: bool,
     #[command(flatten)]
@@ -98,30 +98,12 @@ pub(crate) fn running_job(
     report: &ReportOptions,
     pflog: PathBuf,
 ) -> RunJob {
-    let sockets = if running.socket.is_empty() { vec![default_socket()] } else { running.socket.clone() };
-    RunJob {
-        input: ConfigInput::Text(text),
-        source: Some(source),
-        reading: Reading { dialect: Dialect::Artery, ..Reading::default() },
-        voice: Output::from(report.log),
-        settings: RouterSettings {
-            workers: running.workers.into(),
-            awake: running.awake,
-            affinity: running.affinity,
-            ..RouterSettings::default()
-        },
-        handlers: Vec::new(),
-        exit_handler: None,
-        output: None,
-        quit: false,
-        time: false,
-        control: running.control.settings(sockets),
-        metrics: running.metrics.clone(),
-        exports: ExportSettings::default(),
-        allow_replace: report.allow_replace,
-        sandbox: Sandbox { foreseen: vec![pflog], ..Sandbox::new(&report.sandbox) },
-        stats: report.stats.map(|period| period.every),
-        json: report.json,
-        commands: Vec::new(),
+    let reading = Reading { dialect: Dialect::Artery, ..Reading::default() };
+    let mut job = RunJob::new(ConfigInput::Text(text), reading, running, report);
+    if job.control.sockets.is_empty() {
+        job.control.sockets.push(default_socket());
     }
+    job.source = Some(source);
+    job.sandbox.foreseen.push(pflog);
+    job
 }

@@ -1,8 +1,7 @@
 //! The options of `artery router`.
-use crate::ipfix::IpfixSettings;
+use crate::export::ExportSettings;
 use crate::options::values::{address_with_port, file_size, seconds};
 use crate::options::{ReportOptions, RunningOptions};
-use crate::psample::PsampleSettings;
 use clap::{ArgAction, Args};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -133,15 +132,8 @@ pub(crate) struct RouterOptions {
     pub(super) print: bool,
     #[command(flatten)]
     pub(super) running: RunningOptions,
-    /// Export flows of services and states of pf rules with 'pflow' as IPFIX (RFC 7011) to a collector, port
-    /// 4739 by default; keys are source=ADDR, domain=N (0), active=TIME, after which long flows are
-    /// reported (60s), and sample=N, which exports one of N forwarded packets as well
-    #[arg(long, value_name = "ADDR[:PORT][,KEY=VALUE]...")]
-    pub(super) ipfix: Option<IpfixSettings>,
-    /// Send one of N forwarded packets to the kernel's PSAMPLE group, where sFlow agents such as hsflowd
-    /// read; group=G numbers it (1)
-    #[arg(long, value_name = "N[,group=G]")]
-    pub(super) psample: Option<PsampleSettings>,
+    #[command(flatten)]
+    pub(super) exports: ExportSettings,
     #[command(flatten)]
     pub(crate) report: ReportOptions,
     /// Print help

@@ -175,16 +175,16 @@ fn address(word: &str) -> Read<(IpAddr, u8)> {
     Ok((address, len))
 }
 
-/// Parses a route, `PREFIX=WAY[,WAY]…`.
+/// Parses a route, `PREFIX=TARGET[,TARGET]…`.
 pub(super) fn route(text: &str) -> Read<Route> {
-    let (word, ways) = split("--route", text, "PREFIX=GATEWAY, as in 0.0.0.0/0=10.0.2.254")?;
+    let (word, targets) = split("--route", text, "PREFIX=GATEWAY, as in 0.0.0.0/0=10.0.2.254")?;
     let option = format!("--route {text}");
     let wrong = |why| format!("{option}: {why}");
-    let ways: Vec<RouteTarget> = ways.split(',').map(way).collect::<Read<_>>().map_err(wrong)?;
+    let targets: Vec<RouteTarget> = targets.split(',').map(target).collect::<Read<_>>().map_err(wrong)?;
     let to_ipv6 =
-        |way: &RouteTarget| matches!(way, RouteTarget::Gateway { address, .. } if address.is_ipv6());
-    let prefix = prefix(word, ways.first().is_some_and(to_ipv6)).map_err(wrong)?;
-    Ok(Route { option, prefix, targets: ways })
+        |target: &RouteTarget| matches!(target, RouteTarget::Gateway { address, .. } if address.is_ipv6());
+    let prefix = prefix(word, targets.first().is_some_and(to_ipv6)).map_err(wrong)?;
+    Ok(Route { option, prefix, targets })
 }
 
 /// A prefix; `default` is that of all addresses of the gateway's family.
@@ -193,15 +193,18 @@ fn prefix(word: &str, is_ipv6: bool) -> Read<AnyPrefix> {
     load::parse_prefix(word).map_err(|why| format!("'{word}' is not a valid prefix: {why}"))
 }
 
-fn way(word: &str) -> Read<RouteTarget> {
+fn target(word: &str) -> Read<RouteTarget> {
     if let Some(end) = ["blackhole", "unreachable", "prohibited"].into_iter().find(|end| *end == word) {
         return Ok(RouteTarget::End(end));
     }
     let (word, weight) = match word.split_once('@') {
         None => (word, 1),
-        Some((way, weight)) => {
+        Some((target, weight)) => {
             let weight = weight.parse().ok().filter(|weight| *weight > 0);
-            (way, weight.ok_or_else(|| format!("{word}: a weight is a number from 1 on, as in {way}@3"))?)
+            (
+                target,
+                weight.ok_or_else(|| format!("{word}: a weight is a number from 1 on, as in {target}@3"))?,
+            )
         }
     };
     let (address, port) = match word.split_once('%') {
@@ -284,18 +287,18 @@ mod tests {
 
     #[test]
     fn a_route_has_gateways_with_ports_and_weights_or_an_end() {
-        let ways = |text: &str| route(text).unwrap().targets;
+        let targets = |text: &str| route(text).unwrap().targets;
         let gateway = |address: &str, port: Option<&str>, weight| RouteTarget::Gateway {
             address: address.parse().unwrap(),
             port: port.map(str::to_string),
             weight,
         };
         assert_eq!(
-            ways("10/8=10.0.2.7@3,fe80::1%eth2"),
+            targets("10/8=10.0.2.7@3,fe80::1%eth2"),
             [gateway("10.0.2.7", None, 3), gateway("fe80::1", Some("eth2"), 1)]
         );
-        assert_eq!(ways("10/8=eth2@2"), [RouteTarget::Port { name: "eth2".into(), weight: 2 }]);
-        assert_eq!(ways("10/8=blackhole"), [RouteTarget::End("blackhole")]);
+        assert_eq!(targets("10/8=eth2@2"), [RouteTarget::Port { name: "eth2".into(), weight: 2 }]);
+        assert_eq!(targets("10/8=blackhole"), [RouteTarget::End("blackhole")]);
         let default = |text: &str| route(text).unwrap().prefix.to_string();
         assert_eq!(
             (default("default=10.0.0.1"), default("default=fe80::1%a")),

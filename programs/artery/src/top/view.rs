@@ -195,8 +195,8 @@ fn lag(now: &Status) -> String {
 }
 
 fn guards(now: &Status) -> Vec<String> {
-    let deaf = now.ports.iter().filter(|port| port.is_deaf && port.vlan_on.is_none());
-    let deaf = deaf.map(|port| {
+    let no_redirect = now.ports.iter().filter(|port| port.is_deaf && port.vlan_on.is_none());
+    let no_redirect = no_redirect.map(|port| {
         format!("{}: what leaves there stays with the kernel, for its driver would lose it", port.name)
     });
     let multi_buffer = now.ports.iter().filter(|port| port.keeps_multi_buffer && port.vlan_on.is_none());
@@ -212,7 +212,7 @@ fn guards(now: &Status) -> Vec<String> {
     let guards = now.guards.iter().map(|guard| guard.text.clone());
     let routing = now.rules.iter().chain(&now.prefixes).cloned();
     let all: Vec<String> =
-        gone.chain(uncounted).chain(deaf).chain(multi_buffer).chain(guards).chain(routing).collect();
+        gone.chain(uncounted).chain(no_redirect).chain(multi_buffer).chain(guards).chain(routing).collect();
     match all.is_empty() {
         true => vec!["Nothing keeps traffic between these ports in the kernel.".to_string()],
         false => std::iter::once("Kept with the kernel:".to_string())

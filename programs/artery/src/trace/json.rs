@@ -16,22 +16,22 @@ pub(super) fn trace(trace: &Trace) -> Value {
 fn packet(packet: &Traced) -> Value {
     json!({
         "packet": packet.number,
-        "ways": packet.ways().iter().map(way).collect::<Vec<_>>(),
+        "ways": packet.paths().iter().map(path).collect::<Vec<_>>(),
         "events_not_recorded": packet.lost,
     })
 }
 
-fn way(way: &TracePath<'_>) -> Value {
-    let made = way.records.first().and_then(|record| match &record.event {
+fn path(path: &TracePath<'_>) -> Value {
+    let made = path.records.first().and_then(|record| match &record.event {
         Event::Copy { of, .. } => {
             Some(json!({ "copy": of, "element": record.element, "class": record.class }))
         }
         _ => None,
     });
-    let hops = way.steps().filter(|(record, _)| !record.event.is_end() && record.snapshot.is_some());
-    let end = way.steps().find(|(record, _)| record.event.is_end());
+    let hops = path.steps().filter(|(record, _)| !record.event.is_end() && record.snapshot.is_some());
+    let end = path.steps().find(|(record, _)| record.event.is_end());
     json!({
-        "copy": way.copy,
+        "copy": path.copy,
         "made_of": made,
         "hops": hops.map(|(record, before)| hop(record, before)).collect::<Vec<_>>(),
         "end": end.map(|(record, before)| ended(record, before)),

@@ -189,18 +189,18 @@ pub(super) struct TracePath<'a> {
 impl Traced {
     /// Whether the packet and all copies have ended.
     pub(super) fn is_complete(&self) -> bool {
-        self.ways().iter().all(|way| way.records.last().is_some_and(|last| last.event.is_end()))
+        self.paths().iter().all(|path| path.records.last().is_some_and(|last| last.event.is_end()))
     }
 
     /// The packet's own way, then those of its copies.
-    pub(super) fn ways(&self) -> Vec<TracePath<'_>> {
+    pub(super) fn paths(&self) -> Vec<TracePath<'_>> {
         let copies = self.records.iter().map(|record| record.copy).max().unwrap_or(0);
-        let ways = (0..=copies).map(|copy| TracePath {
+        let paths = (0..=copies).map(|copy| TracePath {
             copy,
             records: self.records.iter().filter(|record| record.copy == copy).collect(),
             origin: self.origin(copy),
         });
-        ways.filter(|way| !way.records.is_empty()).collect()
+        paths.filter(|path| !path.records.is_empty()).collect()
     }
 
     fn origin(&self, copy: u8) -> Option<&Snapshot> {
@@ -242,16 +242,16 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_known_by_name_and_ways_are_those_of_copies() {
+    fn columns_are_known_by_name_and_paths_are_those_of_copies() {
         let trace = Trace::parse(&text()).unwrap();
         assert_eq!((trace.number, trace.wanted, trace.seen, trace.under_way), (3, 2, 1, 1));
         let packet = &trace.packets[0];
         assert_eq!((packet.records.len(), packet.lost, packet.is_complete()), (3, 7, false));
-        let ways = packet.ways();
-        assert_eq!(ways.iter().map(|way| way.records.len()).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(ways[1].origin.unwrap().data, [0x0a, 0xff]);
-        assert_eq!(ways[1].origin.unwrap().dst[..5], [10, 0, 0, 9, 0]);
-        let sent = ways[1].records[1];
+        let paths = packet.paths();
+        assert_eq!(paths.iter().map(|path| path.records.len()).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(paths[1].origin.unwrap().data, [0x0a, 0xff]);
+        assert_eq!(paths[1].origin.unwrap().dst[..5], [10, 0, 0, 9, 0]);
+        let sent = paths[1].records[1];
         assert_eq!(sent.event, Event::Sent { port: "eth0".into(), refused: 0 });
         assert_eq!((sent.time, sent.snapshot.is_none()), (Duration::new(5, 3), true));
     }

@@ -9,12 +9,12 @@ use std::time::Duration;
 pub(super) fn packet(packet: &Traced) -> String {
     let Some(first) = packet.records.first() else { return String::new() };
     let mut text = heading(packet.number, first);
-    let ways = packet.ways();
+    let paths = packet.paths();
     let width = packet.records.iter().map(|record| place(record).chars().count()).max().unwrap_or(0);
-    for way in &ways {
-        text += &copy_heading(way);
-        text += &steps(way, width, first.time);
-        text += &end(way);
+    for path in &paths {
+        text += &copy_heading(path);
+        text += &steps(path, width, first.time);
+        text += &end(path);
     }
     if packet.lost > 0 {
         text += &format!("  {} more events were not recorded\n", packet.lost);
@@ -28,21 +28,21 @@ fn heading(number: usize, first: &Record) -> String {
     format!("packet {number}: {length}at {seconds}.{micros:06}, worker {}\n", first.worker)
 }
 
-fn copy_heading(way: &TracePath<'_>) -> String {
-    match way.records.first() {
+fn copy_heading(path: &TracePath<'_>) -> String {
+    match path.records.first() {
         Some(Record { event: Event::Copy { of, .. }, element, class, .. }) => {
             let of = if *of == 0 { "the packet".to_string() } else { format!("copy {of}") };
-            format!("  copy {}, made of {of} by {element} ({class}):\n", way.copy)
+            format!("  copy {}, made of {of} by {element} ({class}):\n", path.copy)
         }
         _ => String::new(),
     }
 }
 
 /// The line of each hop, and what changed since the one before.
-fn steps(way: &TracePath<'_>, width: usize, start: Duration) -> String {
+fn steps(path: &TracePath<'_>, width: usize, start: Duration) -> String {
     let mut text = String::new();
     let mut told = None;
-    for (record, before) in way.steps() {
+    for (record, before) in path.steps() {
         let after = record.snapshot.as_ref();
         if let (Some(before), Some(after)) = (before, after) {
             changes(before, after).iter().for_each(|change| text += &format!("        {change}\n"));
@@ -92,8 +92,8 @@ fn circumstances(record: &Record, told: &mut Option<(Duration, usize)>, start: D
     if text.is_empty() { text } else { format!("{}: ", text.trim_end()) }
 }
 
-fn end(way: &TracePath<'_>) -> String {
-    let Some(last) = way.records.last() else { return String::new() };
+fn end(path: &TracePath<'_>) -> String {
+    let Some(last) = path.records.last() else { return String::new() };
     match &last.event {
         Event::Drop { reason } => format!("  dropped: {reason}\n"),
         Event::Sent { port, refused: 0 } => format!("  -> {port}\n"),
