@@ -1,6 +1,6 @@
 //! The experiment on flows, as the program carries it out.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_artery-bench");
@@ -8,9 +8,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_artery-bench");
 /// A balancer that runs, as the experiment has it: it forwards packets of known flows.
 #[test]
 fn packets_of_flows_go_through_a_balancer_with_and_without_memory() {
-    for more in [&[][..], &["--stateless"]] {
-        let words = ["forward-run", "--flows", "1000", "--packets", "5000", "--limit", "20000"];
-        let output = Command::new(PROGRAM).args(words).args(more).output().unwrap();
+    for is_stateless in [false, true] {
+        let case = json!({"flows": 1000, "packets": 5000, "limit": 20_000, "stateless": is_stateless});
+        let output = Command::new(PROGRAM).args(["forward-run", &case.to_string()]).output().unwrap();
         let packets: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         assert!(packets.as_u64() >= Some(20_000), "{packets}");
     }

@@ -14,6 +14,7 @@ pub(super) const NEXT_HOPS: usize = 16;
 
 /// The destinations of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Traffic {
     /// Each to a random address of a random prefix
     Random,
@@ -23,6 +24,7 @@ pub enum Traffic {
 
 /// What packets of flows meet on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Meets {
     /// A balancer, which shares them out
     Balancer,
@@ -34,6 +36,7 @@ pub enum Meets {
 
 /// One run: a forwarder, its traffic and its size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Case {
     /// Address family, 4 or 6
     pub family: u8,
@@ -67,6 +70,12 @@ pub struct Case {
     pub sample: Option<u32>,
     /// End after so many packets; else wait for orders
     pub limit: Option<u64>,
+}
+
+impl Default for Case {
+    fn default() -> Case {
+        Case::bare(4)
+    }
 }
 
 impl Case {

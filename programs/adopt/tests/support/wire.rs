@@ -33,11 +33,24 @@ impl Sinks {
         Sinks { plain: RecordingSink::default(), accelerator }
     }
 
+    fn decide(&mut self, link: u32, source: IpAddr, destination: IpAddr) -> ForwardDecision {
+        let to = self.plain.links[&link].mac.unwrap();
+        self.accelerator.decide_frame(link, &frame(to, source, destination)).unwrap()
+    }
+
+    /// Which sources a packet may not be sent on from, and why.
+    fn kept(&mut self, link: u32, source: IpAddr, destination: IpAddr) -> Vec<String> {
+        let sources = (1..FLOWS).map(|number| with_last(source, number));
+        let why = |source| match self.decide(link, source, destination) {
+            ForwardDecision::Kernel(reason) => Some(format!("{source}: {reason:?}")),
+            ForwardDecision::Send { .. } => None,
+        };
+        sources.filter_map(why).collect()
+    }
+
     /// Where a packet goes that comes by an interface.
     pub(crate) fn target(&mut self, link: u32, source: IpAddr, destination: IpAddr) -> Target {
-        let to = self.plain.links[&link].mac.unwrap();
-        let frame = frame(to, source, destination);
-        match self.accelerator.decide_frame(link, &frame).unwrap() {
+        match self.decide(link, source, destination) {
             ForwardDecision::Kernel(_) => None,
             ForwardDecision::Send { device, frame } => {
                 let is_it = |link: &&Link| self.accelerator.port(link.index) == Some(device);
@@ -165,7 +178,10 @@ pub(crate) fn difference(
     let met: BTreeSet<Target> =
         sources.map(|source| sinks.target(question.link, source, destination)).collect();
     let is_right = kernel.is_some() && met.is_subset(&all) && met.contains(&theirs);
-    (!is_right).then(|| format!("{destination}: sent to {met:?}, by the kernel to {theirs:?} of {all:?}"))
+    (!is_right).then(|| {
+        let kept = sinks.kept(question.link, source, destination);
+        format!("{destination}: sent to {met:?}, by the kernel to {theirs:?} of {all:?}; kept: {kept:?}")
+    })
 }
 
 fn with_last(address: IpAddr, last: u8) -> IpAddr {
