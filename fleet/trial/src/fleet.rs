@@ -21,6 +21,10 @@ const SERVER: u8 = 101;
 /// Connections between machines need a while: zenoh's retries come twice a second.
 const SETTLING: Duration = Duration::from_millis(1500);
 
+/// zenoh takes this from the environment alone.
+const MORE_THREADS: &str =
+    "ZENOH_RUNTIME=(tx: (worker_threads: 4), net: (worker_threads: 4), rx: (worker_threads: 4))";
+
 /// How long a server may take to start.
 const SERVER_START: Duration = Duration::from_secs(10);
 
@@ -37,12 +41,13 @@ pub(crate) struct Plan {
     pub(crate) machines: u8,
     pub(crate) congestion: Congestion,
     pub(crate) has_tls: bool,
+    pub(crate) has_more_threads: bool,
 }
 
 impl Plan {
     /// Three machines, of which none waits for another.
     pub(crate) fn new(engine: Engine) -> Plan {
-        Plan { engine, machines: 3, congestion: Congestion::Drop, has_tls: false }
+        Plan { engine, machines: 3, congestion: Congestion::Drop, has_tls: false, has_more_threads: false }
     }
 }
 
@@ -148,6 +153,9 @@ impl Fleet {
     fn words(&self, site: &mut Site, number: u8, certificates: Option<PathBuf>) -> Result<Vec<String>> {
         let mut words = site.network.host(number)?;
         let program = std::env::current_exe().context("cannot find this program's file")?;
+        if self.plan.has_more_threads {
+            words.extend(["env", MORE_THREADS].map(String::from));
+        }
         words.extend([program.display().to_string(), "machine".into()]);
         let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
         option("machine", number.to_string());

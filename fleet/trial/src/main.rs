@@ -63,6 +63,8 @@ struct RunOptions {
 enum Subject {
     /// zenoh; a publisher drops messages for a peer that is slow.
     Zenoh,
+    /// The same with more threads: closing a connection to a peer that is cut off blocks one for ten seconds.
+    ZenohThreads,
     /// zenoh; a publisher waits for the slowest peer.
     ZenohBlock,
     /// zenoh with TLS and client certificates.
@@ -83,6 +85,7 @@ impl Subject {
         let plan = Plan::new(Engine::Zenoh);
         match self {
             Subject::Zenoh => Some(plan),
+            Subject::ZenohThreads => Some(Plan { has_more_threads: true, ..plan }),
             Subject::ZenohBlock => Some(Plan { congestion: Congestion::Block, ..plan }),
             Subject::ZenohTls => Some(Plan { has_tls: true, ..plan }),
             Subject::Nats => Some(Plan::new(Engine::Nats)),
