@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use artery_fleet_record::{Batch, BatchWriter, ExceptionRecord};
 use async_nats::Client;
+use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::push::{Ordered, OrderedConfig};
 use async_nats::jetstream::context::ContextBuilder;
-use async_nats::jetstream::stream::{self, StorageType};
-use async_nats::jetstream::{Context, kv};
+use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
 use bytes::Bytes;
 use futures::StreamExt;
 use tokio::time::timeout;
@@ -137,28 +137,25 @@ impl StreamMirror {
 }
 
 async fn open(context: &Context, layout: Layout) -> Result<stream::Stream> {
-    match layout {
+    let config = stream::Config { storage: StorageType::File, num_replicas: 1, ..stream::Config::default() };
+    let config = match layout {
         Layout::Batches => {
-            let config = stream::Config {
-                name: NAME.into(),
-                subjects: vec![subject("changes", "*")],
-                storage: StorageType::File,
-                num_replicas: 1,
-                ..stream::Config::default()
-            };
-            Ok(context.get_or_create_stream(config).await?)
+            stream::Config { name: NAME.into(), subjects: vec![subject("changes", "*")], ..config }
         }
-        Layout::Keys => {
-            let config = kv::Config {
-                bucket: NAME.into(),
-                history: 1,
-                storage: StorageType::File,
-                num_replicas: 1,
-                ..kv::Config::default()
-            };
-            Ok(context.create_key_value(config).await?.stream)
-        }
-    }
+        // What a bucket is on the server. `create_key_value` does not understand what nats-server 2.9 answers
+        // when it is asked about the account.
+        Layout::Keys => stream::Config {
+            name: format!("KV_{NAME}"),
+            subjects: vec![format!("$KV.{NAME}.>")],
+            max_messages_per_subject: 1,
+            discard: DiscardPolicy::New,
+            allow_rollup: true,
+            allow_direct: true,
+            deny_delete: true,
+            ..config
+        },
+    };
+    Ok(context.get_or_create_stream(config).await?)
 }
 
 /// The bytes of the flow's key, as a word that keys of the store may have.
