@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 .PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
     loom publish-check miri sanitize fuzz soak examples pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
-    cargo-generate-rpm
+    cargo-generate-rpm fleet-trial
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
@@ -92,6 +92,7 @@ demo: setup ## Shows a router at work: on a pcap file, and as root between two h
 test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 test: setup lint ## Runs every check that a change must pass.
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --manifest-path fleet/Cargo.toml --locked -p artery-fleet-record
 	@mkdir -p target && scripts/demo target/debug/artery > target/demo.log || { cat target/demo.log; exit 1; }
 	$(MAKE) --no-print-directory loom deny
 	@scripts/skipped
@@ -122,7 +123,7 @@ test-arm: ## Tests the crates for every processor as programs for ARM, by QEMU, 
 	@scripts/test-arm
 
 lint: ## Formatting, long lines, examples that nothing compiles, circles of files, the lock file of fuzz, warnings, links.
-	find core tables elements programs lab fuzz examples -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
+	find core tables elements programs lab fuzz examples fleet -name target -prune -o -name '*.rs' -print | xargs rustfmt --edition 2024 --check
 	scripts/columns
 	scripts/examples
 	scripts/structure circles --max 3
@@ -167,6 +168,12 @@ bench: build-dist ## Measures the engine; docs/benchmarks.md has the commands of
 bench-tables: build-dist ## Measures routing tables, and repeats the experiment of 2016; TABLE=FILE takes a table of yours.
 	$(DIST_BENCH) fib $(if $(TABLE),--table $(TABLE))
 	$(DIST_BENCH) papers art2016 $(if $(TABLE),--table $(TABLE))
+
+# A workspace of its own: its engines are hundreds of crates, and the router needs none of them.
+fleet-trial: ## Measures engines for a fleet's state, as root; ARGUMENTS='--subject zenoh' is a part of it (docs/decisions/0042).
+	@scripts/setup fleet
+	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml
+	fleet/target/release/artery-fleet-trial run --json fleet/target/trial.json $(ARGUMENTS)
 
 bench-dpdk: build-dist ## Measures routing tables beside those of DPDK, where libdpdk is installed.
 	@pkg-config --exists libdpdk || { echo "libdpdk is missing (Debian: apt install libdpdk-dev)"; exit 1; }
