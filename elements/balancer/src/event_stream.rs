@@ -27,7 +27,7 @@ pub enum EventItem<'a> {
     Member(u16, &'a str),
     /// From here on events are those of this worker. The first has this number, and each the next one.
     Position {
-        /// The worker.
+        /// Number of the worker, from 0.
         worker: u16,
         /// The number of the event that follows, or the next one to come.
         seq: u64,
@@ -36,7 +36,8 @@ pub enum EventItem<'a> {
     },
     /// A flow is an exception, and as it says.
     Exists(ExceptionKind, StreamFlow),
-    /// A flow is no exception any more: it has ended for this reason, or has its computed member, or none.
+    /// A flow has ceased to be an exception: it has ended for this reason, or has its computed member, or
+    /// none.
     Ended(AnyKey, Option<EndReason>),
 }
 

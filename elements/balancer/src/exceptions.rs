@@ -1,11 +1,11 @@
 //! Flows that are not where the table of members puts them, for those who mirror a balancer.
 //!
 //! Balancers with the same members choose the same one for a flow where the method is pure, so that only
-//! those flows must be told of that keep a member which the table does not give them any more: after a member
-//! was added or drained, or its weight or health changed. A flow whose member is gone is none of them: its
-//! next packet gives it the table's, on any machine.
+//! those flows must be mirrored that keep a member which the table does not give them any more: after a
+//! member was added or drained, or its weight or health changed. A flow whose member is gone is none of them:
+//! its next packet gives it the table's, on any machine.
 //!
-//! A flow that clients were told of is marked in the flow table. What changes a single flow compares it at
+//! A flow that clients know of is marked in the flow table. What changes a single flow compares it at
 //! once; after a change of members a walk compares them all, a few at a time, and waits while clients have
 //! much to read. So a change that makes exceptions of all flows loses no events, and takes no memory but the
 //! queue's.
@@ -25,7 +25,7 @@ pub(super) const STEP: usize = 512;
 /// Unread events with which the walk waits: far fewer than the queue holds, since packets cause others.
 const UNREAD: u64 = 16_384;
 
-/// What is told of an exception.
+/// What clients read about an exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExceptionEvent {
     /// It exists, as it was at this time; its action means nothing.
@@ -35,7 +35,7 @@ pub(super) enum ExceptionEvent {
     Ended { key: AnyKey, reason: Option<EndReason> },
 }
 
-/// Why an exception is told of.
+/// Why clients read of an exception now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceptionKind {
     /// It is one now, and packets of it were seen; or the first packet of an imported one.
@@ -82,7 +82,7 @@ struct Walk {
     /// Where it ends, if it is under way.
     until: Option<u32>,
     has_wrapped: bool,
-    /// Clients were not told of flows before, whether they are marked or not.
+    /// Clients have read of no flow yet, whether it is marked or not.
     is_first: bool,
 }
 
@@ -111,7 +111,7 @@ impl Exceptions {
         self.queue.stop_if_idle(now);
     }
 
-    /// Begins anew with a table of flows in which none is marked.
+    /// Starts again with a table of flows in which none is marked.
     pub(super) fn restart(&mut self) {
         if self.is_on() {
             self.queue.lose_events();
@@ -192,7 +192,7 @@ impl Exceptions {
         }
     }
 
-    /// The same of a flow that was exported, so that what happens to it afterwards is told.
+    /// The same of a flow that was exported, so that events of it follow.
     pub(super) fn compare_exported<K: FlowKey>(
         &mut self,
         flows: &FlowTable<K>,
@@ -254,7 +254,7 @@ impl Exceptions {
         choice: &Choice,
         at: Duration,
     ) {
-        // The member of a marked flow may be gone: its end is told when the flow is compared.
+        // The member of a marked flow may be gone: clients read of its end when the flow is compared.
         let Some(member) = choice.member(flow.answer().action).map(|member| member.name.clone()) else {
             return;
         };

@@ -230,7 +230,7 @@ pub(super) fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
     write_addresses([from, to], into);
 }
 
-/// Appends addresses.
+/// Appends the source and the destination, 4 or 16 bytes each.
 #[inline]
 pub(super) fn write_addresses(addresses: [IpAddr; 2], into: &mut Vec<u8>) {
     for address in addresses {
@@ -341,7 +341,7 @@ pub(super) fn skip_header(bytes: &[u8], magic: [u8; 4]) -> Result<&[u8], StreamE
     fields.0.get(usize::from(skipped)..).ok_or(StreamError::Cut)
 }
 
-/// The body of the first item, and what is behind it.
+/// The body of the first item, and the items after it.
 pub(super) fn split_body(items: &[u8]) -> Result<(&[u8], &[u8]), StreamError> {
     let (len, rest) = items.split_first_chunk().ok_or(StreamError::Cut)?;
     let len = usize::from(u16::from_be_bytes(*len));

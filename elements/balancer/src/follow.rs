@@ -37,7 +37,7 @@ pub(super) enum FlowEventKind {
     End { reason: artery_flow::EndReason, packets: u64, bytes: u64 },
 }
 
-/// What clients follow.
+/// Which kinds of events clients follow.
 #[derive(Default)]
 pub(super) struct Followed {
     pub(super) all: FlowEvents,
@@ -121,8 +121,8 @@ impl FlowEvents {
     }
 }
 
-/// Names of members that had events, with the numbers that flows have of them, by place: also of those that
-/// were removed since.
+/// Names of members that had events, with the numbers that flows have of them, by place; those of
+/// members that were removed stay.
 #[derive(Default)]
 struct MemberNames(Vec<Option<(u32, Arc<str>)>>);
 

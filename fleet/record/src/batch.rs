@@ -75,7 +75,7 @@ impl BatchWriter {
         self.len() == 0
     }
 
-    /// The finished batch.
+    /// The finished batch, header first.
     pub fn finish(mut self) -> Vec<u8> {
         // At most MAX_RECORDS, which fits.
         let records = self.len() as u16;

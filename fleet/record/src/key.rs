@@ -16,7 +16,7 @@ pub struct FlowKey {
 /// Source and destination, which are of one family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Addresses {
-    /// Of IPv4.
+    /// Addresses and ports of IPv4.
     V4([Ipv4Addr; 2]),
     /// Of IPv6. IPv4-mapped addresses (RFC 4291 section 2.5.5.2) don't belong here: records write IPv4 so.
     V6([Ipv6Addr; 2]),

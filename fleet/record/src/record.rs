@@ -31,8 +31,8 @@ pub struct ExceptionRecord {
     pub revision: u64,
     /// The number that the fleet's configuration gives the member; it is never given to another member.
     pub member: u32,
-    /// How often the flow has changed its member or machine: of two records the one with the higher epoch
-    /// holds.
+    /// How often the flow has changed its member or machine: of two records that with the higher epoch
+    /// is the valid one.
     pub epoch: u32,
     /// How long the flow was idle when the record was written, in milliseconds.
     pub idle_ms: u32,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-/// Who signs certificates.
+/// The authority that signs certificates of one fleet.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,

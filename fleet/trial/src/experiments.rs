@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often states are compared.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What is tried.
+/// An experiment, by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Experiment {
     /// Lag, processor time and memory at 2,000 records a second.

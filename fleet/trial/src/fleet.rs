@@ -51,7 +51,7 @@ impl Plan {
     }
 }
 
-/// Running machines.
+/// Machines that run, and their network.
 pub(crate) struct Fleet {
     plan: Plan,
     authority: Option<Authority>,

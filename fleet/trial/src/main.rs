@@ -58,7 +58,7 @@ struct RunOptions {
     json: Option<PathBuf>,
 }
 
-/// What is tried.
+/// An engine, by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Subject {
     /// zenoh; a publisher drops messages for a peer that is slow.
@@ -69,13 +69,13 @@ enum Subject {
     ZenohBlock,
     /// zenoh with TLS and client certificates.
     ZenohTls,
-    /// Core NATS.
+    /// NATS without storage (core NATS).
     Nats,
     /// NATS JetStream, batches in a stream.
     Stream,
     /// NATS JetStream, a key for each flow.
     Kv,
-    /// etcd.
+    /// etcd, for membership and configuration.
     Etcd,
 }
 

@@ -21,7 +21,7 @@ use zenoh_peers::ZenohPeers;
 /// The fleet's name and its number, with which all keys begin.
 const FLEET: [&str; 2] = ["trial", "1"];
 
-/// What carries records.
+/// The engine that carries records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Engine {
     /// zenoh: peers, no server; whole states by queries.
@@ -39,14 +39,14 @@ pub(crate) enum Engine {
 pub(crate) enum Congestion {
     /// It gives up the message for that peer after a millisecond.
     Drop,
-    /// It waits.
+    /// It waits until there is room.
     Block,
 }
 
 /// What an engine must know to start.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct MirrorOptions {
-    /// What carries records.
+    /// The engine that carries records.
     #[arg(long)]
     pub(crate) engine: Engine,
     /// The number of this machine.
@@ -85,7 +85,7 @@ impl Inbox {
     /// Takes a batch that came.
     fn receive(&self, bytes: &[u8]) {
         match self.replica.receive(bytes) {
-            // Nobody listens once the machine ends.
+            // The receiver is gone once the machine ends.
             Ok(Some(machine)) => drop(self.behind.send(machine)),
             Ok(None) => {}
             Err(error) => eprintln!("a batch was refused: {error}"),
@@ -93,7 +93,7 @@ impl Inbox {
     }
 }
 
-/// A running engine.
+/// An engine that this machine is connected to.
 pub(crate) enum Mirror {
     Zenoh(ZenohPeers),
     CoreNats(CoreNats),

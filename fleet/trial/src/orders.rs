@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a machine is told to do.
+/// What a machine has to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
@@ -11,15 +11,15 @@ pub(crate) enum Order {
     Publish(Publish),
     /// Make records of its own and store them where joiners find them, without telling the others.
     Load {
-        /// How many.
+        /// How many records in all.
         records: u64,
     },
     /// Fetch the whole state of another machine.
     Join {
-        /// That machine's number.
+        /// The number of that machine, from 0.
         from: u32,
     },
-    /// Say what was seen; lag counts from here on anew.
+    /// Say what was seen; lag is counted from here on.
     Report,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Order {
 pub(crate) struct Publish {
     /// Records a second, or as many as the engine takes.
     pub(crate) rate: Option<u32>,
-    /// For how long.
+    /// For how long, in seconds.
     pub(crate) seconds: f64,
     /// Records in a batch.
     pub(crate) batch: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Publish {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer {
-    /// It has started.
+    /// It has started and is connected.
     Ready,
     /// A stream has ended.
     Published {
@@ -49,18 +49,18 @@ pub(crate) enum Answer {
         /// Batches that the engine refused.
         refused: u64,
     },
-    /// Records are stored.
+    /// All records so far are stored.
     Loaded,
     /// The state of another machine has arrived.
     Joined {
-        /// Its records.
+        /// How many records it has.
         records: u64,
         /// From the request until the last of them was in the map.
         seconds: f64,
     },
-    /// What was seen.
+    /// What was counted since the last question.
     Report(Report),
-    /// An order failed.
+    /// An order could not be carried out.
     Failed(String),
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum Answer {
 pub(crate) struct Report {
     /// Records of others that it holds.
     pub(crate) held: u64,
-    /// Records that came, whether new or not, but for those of whole states.
+    /// Records that came, whether new or not, without those of whole states.
     pub(crate) received: u64,
     /// From the scheduled time of a batch until its records were in the map, since the last report.
     pub(crate) lag: Lag,

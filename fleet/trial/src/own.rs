@@ -28,8 +28,8 @@ struct State {
 }
 
 impl Own {
-    /// No records yet. Batches are numbered from `sequence` on: a machine that starts again must not use a
-    /// number twice.
+    /// No records yet. Batches are numbered from `sequence` on: a machine that starts again must
+    /// not use one of its numbers twice.
     pub(crate) fn new(machine: u32, sequence: u64) -> Own {
         Own { machine, state: Mutex::new(State { sequence, ..State::default() }) }
     }
@@ -57,8 +57,8 @@ impl Own {
         }
     }
 
-    /// All records as batches, with an empty one as the end. Each has the sequence of the last batch that
-    /// they include.
+    /// All records as batches, with an empty one as the end. Each has the sequence of the last batch
+    /// that went into them.
     pub(crate) fn copy(&self) -> Vec<Bytes> {
         let state = self.lock();
         let header = BatchHeader { machine: self.machine, sequence: state.sequence, sent_us: now_us() };

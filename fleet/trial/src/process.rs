@@ -139,7 +139,7 @@ impl Machine {
         self.wait_for(joined).await
     }
 
-    /// What the machine has seen; its lag counts from here on anew.
+    /// What the machine has seen; its lag is counted from here on.
     pub(crate) async fn report(&mut self) -> Result<Report> {
         self.order(&Order::Report).await?;
         let told = |answer: &Answer| match answer {

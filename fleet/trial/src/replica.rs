@@ -110,7 +110,7 @@ impl Replica {
         self.lock().presence.push(presence);
     }
 
-    /// What was seen; lag counts anew from here on.
+    /// What was seen; lag is counted from here on.
     pub(crate) fn report(&self, own: u64) -> Report {
         let mut state = self.lock();
         let lag = Lag {

@@ -4,14 +4,14 @@ use std::fs;
 
 use serde::Serialize;
 
-/// One figure.
+/// One figure of one experiment.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
-    /// What was tried.
+    /// The engine that was tried.
     pub(crate) subject: String,
-    /// By which experiment.
+    /// The experiment that gave it.
     pub(crate) experiment: String,
-    /// What it is.
+    /// What it says, with its quantile.
     pub(crate) measure: String,
     /// Its value; nothing if what was waited for never happened.
     pub(crate) value: Option<f64>,

@@ -62,7 +62,7 @@ enum Command {
     /// Carry out one run of freebsd2009 and print its figures
     #[command(name = freebsd2009::SUBCOMMAND, hide = true)]
     Freebsd2009Run {
-        /// What is run
+        /// What is run, as JSON
         #[arg(value_parser = child::read::<freebsd2009::Case>)]
         case: freebsd2009::Case,
     },
@@ -95,7 +95,7 @@ enum Command {
     /// Run one router for forward, by orders on standard input
     #[command(name = forward::SUBCOMMAND, hide = true)]
     ForwardRun {
-        /// What is run
+        /// What is run, as JSON
         #[arg(value_parser = child::read::<forward::Case>)]
         case: forward::Case,
     },
@@ -117,7 +117,7 @@ enum Command {
     /// Carry out one run of click1999 and print its figures
     #[command(name = click1999::SUBCOMMAND, hide = true)]
     Click1999Run {
-        /// What is run
+        /// What is run, as JSON
         #[arg(value_parser = child::read::<click1999::Job>)]
         job: click1999::Job,
     },
@@ -127,7 +127,7 @@ enum Command {
     /// Carry out one run of misses2008 and print its figures
     #[command(name = misses2008::SUBCOMMAND, hide = true)]
     Misses2008Run {
-        /// What is run
+        /// What is run, as JSON
         #[arg(value_parser = child::read::<misses2008::Case>)]
         case: misses2008::Case,
     },

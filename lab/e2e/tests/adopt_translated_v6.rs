@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// `a` is inside, `b` is outside. What comes to ::98 goes back inside, and what comes to ::99 goes to `b`.
+/// `a` is inside, `b` is outside. Packets to ::98 go back inside, those to ::99 to `b`.
 const RULES: &str = "table inet fw { chain forward { type filter hook forward priority 0; policy drop; \
      ct state established,related accept; ct status dnat accept; iifname eth0 accept; }; }; \
      table ip6 nat { chain in { type nat hook prerouting priority -100; \

@@ -60,7 +60,7 @@ the program ends, however that may be, the kernel forwards alone again.
 With --dry-run nothing is changed. For each port it says by which path its packets would go, and for each
 family whether they would; then, line by line, what keeps the others in the kernel: forwarding switched off,
 chains of nftables and iptables, filters and queueing of tc, BPF programs, IPsec policies, bridges and VRFs.
-The share of the current traffic is estimated from the kernel's counters. Who is not root is told what could
+The share of the current traffic is estimated from the kernel's counters. Users other than root see what could
 not be read.";
 
 #[derive(Args)]

@@ -313,7 +313,7 @@ fn flows_that_do_not_follow_from_the_members_are_exported_and_followed_alone() {
     assert_eq!(reader.next_event().unwrap(), Some(position));
     follower.kill().unwrap();
     follower.wait().unwrap();
-    // They are all that another balancer with the same members must be told of.
+    // They are all that another balancer with the same members needs to know.
     let drained = MEMBERS.replace("MEMBER a 10.0.0.1", "MEMBER a 10.0.0.1 weight 0");
     let second = empty(&folder, &drained, &[]);
     let file = folder.path("exceptions");

@@ -159,6 +159,6 @@ pub enum Imported {
     /// The flow was known from outside, in an older version.
     Newer(FlowId),
     /// The flow was known: from packets, or from outside in this version or a newer one. It was left alone,
-    /// but for its idle time, which a record of this version may have shortened.
+    /// except that a record of this version may have shortened its idle time.
     Known(FlowId),
 }

@@ -300,7 +300,7 @@ fn more_exceptions_than_the_queue_holds_are_told_without_loss_to_who_reads_and_s
     let (mut next, slow) = (begin(&mut bench), begin(&mut bench));
     bench.write("add_member", "e 10.0.0.5").unwrap();
     bench.advance_time(Duration::from_millis(200));
-    let mut told = 0;
+    let mut events = 0;
     let read = |bench: &mut Bench, since: u64| -> Value {
         bench.run();
         serde_json::from_str(&bench.read("exception_events", &format!("0:{since}")).unwrap()).unwrap()
@@ -309,12 +309,12 @@ fn more_exceptions_than_the_queue_holds_are_told_without_loss_to_who_reads_and_s
         let lately = read(&mut bench, next);
         assert_eq!(lately["lost"], false);
         let count = lately["events"].as_array().unwrap().len();
-        (told, next) = (told + count, lately["next"].as_u64().unwrap());
+        (events, next) = (events + count, lately["next"].as_u64().unwrap());
         if count == 0 {
             break;
         }
     }
-    assert!((80_000..=120_000).contains(&told), "{told}");
+    assert!((80_000..=120_000).contains(&events), "{events}");
     assert_eq!(read(&mut bench, slow)["lost"], true);
 }
 
@@ -341,7 +341,7 @@ fn what_packets_change_of_exceptions_is_told_and_nothing_of_other_flows() {
     // Idle flows end.
     bench.advance_time(Duration::from_secs(80));
     let text = bench.read("exception_events", &format!("0:{}", follower.next)).unwrap();
-    // Nobody has read for longer than a minute.
+    // No client has read for longer than a minute.
     assert!(text.contains("\"lost\":true"), "{text}");
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn run(cluster: &mut Cluster, figures: &mut Figures) -> Result<
         }
         sleep(Duration::from_millis(10)).await;
     }
-    // Nothing at all after the kill is no gap but a failure.
+    // Without any answer after the kill the run has failed.
     let gap = (longest > Duration::ZERO).then(|| longest.as_secs_f64());
     figures.add_time("kill -9 of the leader: longest time without a change", gap);
     figures.add("changes that failed meanwhile, and were made again", f64::from(failed), "");

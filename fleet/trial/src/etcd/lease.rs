@@ -45,6 +45,6 @@ async fn expire(cluster: &Cluster, lasts: i64, machine: usize) -> Result<f64> {
     let silent_since = Instant::now();
     let (is_gone, _) =
         timeout(Duration::from_secs(30), next_change(&mut watch)).await.context("no push")??;
-    anyhow::ensure!(is_gone, "a watch told of a change that nobody made");
+    anyhow::ensure!(is_gone, "a watch reported a change that was not made");
     Ok(silent_since.elapsed().as_secs_f64())
 }

@@ -1,4 +1,5 @@
-//! Machines without a certificate of the fleet publish: nobody must take that, nor may they hear anything.
+//! Machines without a certificate of the fleet publish: no machine may take that, nor may they receive
+//! anything.
 
 use std::time::Duration;
 

@@ -99,8 +99,8 @@ impl StreamMirror {
         bail!("the state of machine {machine} ended early")
     }
 
-    /// Sends a message; its acknowledgement is awaited by the context, which lets no more than a window go
-    /// ahead.
+    /// Sends a message; its acknowledgement is awaited by the context, which lets no more
+    /// than a window go ahead.
     async fn send(&self, subject: String, payload: Bytes) -> Result<()> {
         drop(self.context.publish(subject, payload).await?);
         Ok(())

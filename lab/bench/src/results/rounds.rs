@@ -14,7 +14,7 @@ pub struct Rounds {
 
 /// What was measured of one forwarder, in the order of rounds.
 pub struct Row {
-    /// What was measured.
+    /// What was measured, such as a rate under one load.
     pub work: String,
     /// Whom it was measured of.
     pub who: String,
@@ -33,7 +33,7 @@ impl Row {
 }
 
 impl Rounds {
-    /// No figures yet.
+    /// Rounds on this machine, without figures.
     pub fn new(machine: Machine) -> Rounds {
         Rounds { machine, rows: Vec::new(), remarks: Vec::new() }
     }
@@ -112,7 +112,7 @@ impl Rounds {
 
 /// A goal: what is claimed, the figure, and what it has to be.
 pub struct Goal {
-    /// What is claimed.
+    /// The claim in words, with its unit.
     pub claim: String,
     /// None if it was not measured.
     pub figure: Option<f64>,
@@ -120,7 +120,7 @@ pub struct Goal {
     pub bound: Option<f64>,
     /// Whether the figure has to be at least that, not at most.
     pub is_least: bool,
-    /// Unit of both.
+    /// Unit of the figure and of the bound.
     pub unit: &'static str,
 }
 

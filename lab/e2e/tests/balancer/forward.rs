@@ -62,7 +62,7 @@ fn packets_reach_servers_in_a_tunnel_also_those_that_are_too_long_for_it() {
 
 #[test]
 fn who_asks_for_what_nobody_serves_is_told_so() {
-    with_net("balancer-nobody", |net| {
+    with_net("balancer-no-member", |net| {
         let _servers = net.serve(Forward::Direct, echo)?;
         let balancer = net.balance(&[])?;
         assert_eq!(net.client.ping(&SERVICE.to_string(), 3)?.received, 3);

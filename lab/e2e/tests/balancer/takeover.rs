@@ -83,11 +83,11 @@ fn mirrored_exceptions(first: &Running, second: &Running) -> Result<usize> {
     assert_eq!(digest(first)?, digest(second)?);
     // A line before the flows, and one after them.
     let count = first.flow(&["export", "--exceptions"])?.lines().count() - 2;
-    let told = || follower.stdout_so_far().lines().filter(|line| line.ends_with('}')).count();
-    until_seen(&follower, "that all exceptions are told", || Ok(told() >= count))?;
-    let told = follower.stdout_so_far();
-    assert!(told.lines().all(|line| line.contains("\"event\":\"insert\"")), "{told}");
-    let said = import(second, &told)?;
+    let mirrored = || follower.stdout_so_far().lines().filter(|line| line.ends_with('}')).count();
+    until_seen(&follower, "that all exceptions are mirrored", || Ok(mirrored() >= count))?;
+    let mirrored = follower.stdout_so_far();
+    assert!(mirrored.lines().all(|line| line.contains("\"event\":\"insert\"")), "{mirrored}");
+    let said = import(second, &mirrored)?;
     assert!(said.contains(&format!("{count} new")), "{said}");
     Ok(count)
 }

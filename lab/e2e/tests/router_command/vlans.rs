@@ -174,7 +174,7 @@ fn files_of_vlan_interfaces_make_such_ports() {
         }
         let (etc, log) = (folder.path().display().to_string(), folder.path().join("pflog"));
         let words = ["up", "--etc", &etc, "--pflog", log.to_str().unwrap(), "--map", "em0=eth0,em1=eth1"];
-        let router = Running::spawn(&net.r, &words)?;
+        let router = Running::spawn(&net.r, words)?;
         for (from, to) in [(&net.a, 20), (&net.b, 10)] {
             answered(from, &format!("10.{to}.0.2"))?;
             answered(from, &format!("fd00:{to}::2"))?;

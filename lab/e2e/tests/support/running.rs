@@ -115,8 +115,8 @@ impl Running {
         })
     }
 
-    /// Has it read its files again, and gives what it says until it has said this and what became of that, in
-    /// whichever order.
+    /// Has it read its files again. Gives what it says until it has said both this and the outcome, in
+    /// whichever order they come.
     #[track_caller]
     pub fn reload(&mut self, expected: &str) -> Result<String> {
         let before = self.stderr_so_far().len();

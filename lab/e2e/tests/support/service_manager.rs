@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// A service manager, as systemd is one.
 pub struct ServiceManager {
     socket: UnixDatagram,
-    /// What NOTIFY_SOCKET names.
+    /// Path of the socket, for NOTIFY_SOCKET.
     pub path: PathBuf,
 }
 

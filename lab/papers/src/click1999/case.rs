@@ -28,7 +28,7 @@ pub enum Case {
     Forwarder,
 }
 
-/// One run.
+/// One run in a process of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// What forwards.

@@ -36,7 +36,7 @@ pub enum EngineName {
 }
 
 impl EngineName {
-    /// All of them.
+    /// In the order of the paper's tables.
     pub const ALL: [EngineName; 8] = [
         EngineName::L,
         EngineName::S,

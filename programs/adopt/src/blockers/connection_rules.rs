@@ -64,8 +64,8 @@ fn find_connection_rules(policy: &Policy, family: Family, path: &mut Established
     rules
 }
 
-/// What keeps connections of TCP in the kernel, since their windows matter. It follows none of those in a
-/// flow table.
+/// What keeps connections of TCP in the kernel, since their windows matter. Flow tables are
+/// not asked: their connections pass.
 fn find_window_rule(policy: &Policy, family: Family, has_flow_tables: bool) -> Option<Blocker> {
     let (name, obstacle) = (family_name(family), policy.survey_invalid(family)?);
     let where_not = if has_flow_tables { " in no flow table" } else { "" };

@@ -26,8 +26,8 @@ impl EventLag {
     }
 
     /// Follows a turn: the process slept for `slept` before it, and has read events since, with `is_all` all
-    /// of them. What waited has arrived since all were read last, but not while the process slept: it would
-    /// have been woken.
+    /// of them. What waited has arrived since all were read last, but not while the process slept: an
+    /// event would have woken it.
     pub(super) fn follow(&mut self, now: Instant, slept: Duration, is_all: bool) {
         let Some(all_read) = self.all_read else {
             self.all_read = Some(now);

@@ -279,7 +279,7 @@ pub(super) fn read_dump(bytes: &[u8]) -> io::Result<DumpPart> {
     Ok(DumpPart { events: events.collect::<io::Result<_>>()?, is_last })
 }
 
-/// Reads one message.
+/// Reads one message of ctnetlink.
 pub(super) fn read_event(kind: u16, body: &[u8]) -> io::Result<Event> {
     if ![NEW, DELETE].contains(&kind) {
         return Ok(Event::Other);

@@ -60,7 +60,7 @@ impl EntrySockets {
         Some(read(&buffer[..length]).unwrap_or_default())
     }
 
-    /// The next events.
+    /// The next events, without waiting.
     pub(super) fn next_events(&self) -> EventsRead {
         let mut buffer = [0; DATAGRAM];
         match self.events.recv(&mut &mut buffer[..], 0) {

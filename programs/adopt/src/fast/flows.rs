@@ -131,7 +131,7 @@ impl FlowLayout {
 /// What packets of one direction of a connection have in common, as they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey {
-    /// The source address.
+    /// The source address on arrival.
     pub source: IpAddr,
     /// The destination address, of the same family.
     pub destination: IpAddr,
@@ -158,8 +158,8 @@ fn address_words(address: IpAddr) -> Vec<u32> {
     }
 }
 
-/// What a sum of 32-bit words in ones' complement must have added to it where these words take the place of
-/// others (RFC 1624).
+/// What is to be added to a sum of 32-bit words in ones' complement where these words replace others
+/// (RFC 1624, equation 3).
 fn sum_difference(old: &[u32], new: &[u32]) -> u32 {
     let add = |sum: u32, word: u32| {
         let (sum, is_carried) = sum.overflowing_add(word);
@@ -228,7 +228,7 @@ pub struct FlowTable {
 }
 
 impl FlowTable {
-    /// An empty table.
+    /// A table without flows.
     pub(super) fn new(arrays: &SharedArrays, seed: u32) -> io::Result<FlowTable> {
         let words = |layout: FlowLayout| Words::new(arrays, layout.array, layout.count());
         let (places, waiting) = (HashMap::new(), HashSet::new());

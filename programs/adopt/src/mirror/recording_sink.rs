@@ -32,7 +32,7 @@ pub struct RecordingSink {
     pub exclusions: [Exclusion; 2],
     /// Whether routes of VRFs are received, too.
     pub follows_vrfs: bool,
-    /// By table.
+    /// Routes by number of their table.
     pub vrfs: BTreeMap<u32, VrfRoutes>,
     /// By which routes packets that come in by an interface are forwarded, where not by those of no VRF.
     pub bindings: HashMap<u32, FibBinding>,

@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What stands behind a rule is not looked at, and may give the connection to any flow table.
+    /// The rules after this one are not evaluated, and may give the connection to any flow table.
     fn give_up(&mut self, chain: usize, rule: Option<usize>, what: &str) -> End {
         self.add(chain, rule, what.to_owned());
         self.add_flow_table(None);

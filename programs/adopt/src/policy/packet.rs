@@ -27,7 +27,7 @@ pub(super) const STATE_NEW: u32 = 8;
 pub struct Interface {
     /// The kernel's number for it.
     pub index: u32,
-    /// Its name.
+    /// Its name in `/sys/class/net`.
     pub name: String,
 }
 

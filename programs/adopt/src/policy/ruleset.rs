@@ -179,7 +179,7 @@ pub(super) enum Condition {
     /// An interface's name; with `+` at its end, how it begins.
     Input(String),
     Output(String),
-    /// Ranges of ports.
+    /// Ranges of ports, both ends included.
     SourcePort(Vec<(u16, u16)>),
     DestinationPort(Vec<(u16, u16)>),
     /// Bits of states, as nftables and iptables number the first ones.

@@ -60,7 +60,7 @@ impl Found<'_> {
 }
 
 impl Set {
-    /// An empty one.
+    /// A set without elements.
     pub(super) fn new(key_length: usize, data_length: usize, is_changing: bool, has_effects: bool) -> Set {
         Set { key_length, data_length, is_changing, has_effects, ..Set::default() }
     }

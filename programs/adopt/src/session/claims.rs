@@ -25,8 +25,8 @@ pub(super) enum Claimed {
 }
 
 impl PortClaims {
-    /// Claims an interface that has come back, and tries again each second if that fails, as while another
-    /// process has it.
+    /// Claims an interface that has come back. While that fails, as it does while another process has it, it
+    /// is tried each second.
     pub(super) fn claim(&mut self, index: u32, now: Instant) -> Claimed {
         if self.held.iter().any(|claim| claim.index() == index) {
             return Claimed::Yes;
@@ -77,8 +77,8 @@ impl Session {
         self.claims.held.extend(claims);
     }
 
-    /// Gives up its claims, those of interfaces that came back among them, to be held until a graph has
-    /// ended.
+    /// Gives up its claims, those of interfaces that came back among them; the caller holds them until
+    /// its graph has ended.
     pub fn take_claims(&mut self) -> Vec<PortClaim> {
         std::mem::take(&mut self.claims.held)
     }

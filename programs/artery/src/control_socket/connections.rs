@@ -121,8 +121,8 @@ fn count(entries: &[Entry], trusted: bool) -> usize {
     entries.iter().filter(|entry| entry.trusted == trusted).count()
 }
 
-/// Where the connection is that has been idle for longest, or has read nothing, if that is long. None that is
-/// being answered.
+/// Where the connection is that has been idle for longest, or has read nothing, if that is long; not one that
+/// is just being answered.
 fn longest_idle(entries: &[Entry], trusted: bool) -> Option<usize> {
     let is_idle = |e: &Entry| e.phase != Phase::Answering && e.since.elapsed() >= LEAST_IDLE;
     let idle = (0..entries.len()).filter(|at| entries[*at].trusted == trusted && is_idle(&entries[*at]));
@@ -130,8 +130,8 @@ fn longest_idle(entries: &[Entry], trusted: bool) -> Option<usize> {
 }
 
 /// Where the oldest connection is that gave no token: clients that never pause can't keep the others out. One
-/// that had an answer ends before one that had none, one that is reading its answer after both, and none that
-/// is being answered.
+/// that had an answer ends before one that had none, one that is reading its answer after both, and one that
+/// is being answered never.
 fn oldest_unprotected(entries: &[Entry]) -> Option<usize> {
     let may_end = |e: &Entry| !e.trusted && e.phase != Phase::Answering;
     let all = (0..entries.len()).filter(|at| may_end(&entries[*at]));

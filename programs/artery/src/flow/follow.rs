@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What is followed.
+/// Events that a command follows, and where they come from.
 struct Subject {
     handler: &'static str,
     /// The option for it, of this command and of an export.

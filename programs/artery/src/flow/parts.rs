@@ -27,7 +27,7 @@ struct Part {
 }
 
 impl Walk {
-    /// Over all flows.
+    /// A walk over all flows, not only exceptions.
     fn of_all() -> Walk {
         Walk { handler: "flows_part", next: None }
     }

@@ -92,8 +92,8 @@ impl Choice {
         }
     }
 
-    /// The member that the table has for a flow, where the [method is pure](Method::is_pure): the one that a
-    /// new flow gets.
+    /// The member that the table has for a flow, where the [method is pure](Method::is_pure): the one that it
+    /// would get if it were new.
     #[inline]
     pub fn table_member(&self, flow: Flow) -> Option<MemberId> {
         match self.method {

@@ -69,8 +69,8 @@ impl Method {
             Method::LeastLoaded => "least-loaded",
         }
     }
-    /// Whether it is a function of the members and the flow alone, so that all machines with the same members
-    /// choose the same.
+    /// Whether it is a function of the members and the flow alone: machines with the same members then choose
+    /// the same member for it.
     pub fn is_pure(self) -> bool {
         matches!(self, Method::Maglev(_) | Method::Hash | Method::Xor)
     }

@@ -44,7 +44,7 @@ pub(in crate::adopt) fn run(delivery: &Delivery) -> anyhow::Result<()> {
     for by in [Forwarder::Xdp, Forwarder::Tc] {
         let bed = filtered(Rules::Filter)?;
         bed.r.run(["nft", PREPARATION])?;
-        // Forwarding by XDP, nobody would fill in checksums that are left to a card.
+        // Checksums that are left to a card stay unfinished where XDP forwards.
         [&bed.a, &bed.b]
             .into_iter()
             .try_for_each(|host| host.run(["ethtool", "-K", "eth0", "tx", "off"]).map(drop))?;

@@ -2,7 +2,8 @@
 //!
 //! Only programs that were built with a table of flows have this stage. It leaves on the stack what the
 //! packet leaves with; nothing is replaced where all packets of a family are forwarded. What is on the stack
-//! behind it has the same kind of number on all ways of a family, so that the verifier follows the rest once.
+//! behind it has the same kind of number on all paths of a family, so that the verifier follows the rest
+//! once.
 use super::super::candidates::{CANDIDATES4, CANDIDATES6, CandidateLayout};
 use super::super::flows::*;
 use super::super::layout::*;
@@ -112,8 +113,8 @@ pub(super) fn write_ipv6(w: &mut ProgramWriter<'_>) {
     w.a.place(is_done);
 }
 
-/// The slots of what a packet of IPv6 leaves with, in the order of its header: halves of the source and of
-/// the destination.
+/// The slots of what a packet of IPv6 leaves with, in the order of its header: two halves of the source, two
+/// of the destination.
 pub(super) fn new_addresses6() -> impl Iterator<Item = Slot> {
     NEW_SOURCE6.into_iter().chain(NEW_DESTINATION6)
 }
