@@ -134,7 +134,7 @@ pub enum SampleSender {
 
 impl SampleSender {
     /// Sends a sample, which is lost if no process listens, as those of the kernel are. It waits for the
-    /// helper, if that sends it, for [`LONGEST_WAIT`] at most, and does not say whether the kernel took it
+    /// helper, if that sends it, for 50 ms at most, and does not say whether the kernel took it
     /// from the helper.
     pub fn send(&self, sample: &FrameSample<'_>) -> io::Result<()> {
         match self {
