@@ -48,14 +48,22 @@ pub(crate) fn make_router() {
     ] {
         set(name, value);
     }
-    ip_must("link add in0 type veth peer name out0\nlink set in0 up\nlink set out0 up");
+    // Sources that share a bit with one of the router's addresses stay with the kernel. With link addresses
+    // of the kernel's choice, of which link-local ones are made, some would do so in one run of twenty.
+    ip_must(&format!("link add {}\nlink set in0 up\nlink set out0 up", pair(["in0", "out0"], 0)));
     ip_must("addr add 192.0.2.254/24 dev in0\naddr add 2001:db8:ffff::254/64 dev in0 nodad");
     for link in 1..=LINKS {
-        ip_must(&format!("link add eth{link} type veth peer name end{link}"));
+        ip_must(&format!("link add {}", pair([&format!("eth{link}"), &format!("end{link}")], link)));
         ip_must(&format!("link set end{link} up\nlink set eth{link} up"));
         ip_must(&addresses(link));
         ip_must(&neighbors(link));
     }
+}
+
+/// Two ends with link addresses of their own.
+fn pair([end, other]: [&str; 2], link: usize) -> String {
+    let mac = |end: u8| format!("02:00:00:fe:{link:02x}:{end:02x}");
+    format!("{end} address {} type veth peer name {other} address {}", mac(1), mac(2))
 }
 
 /// All gateways at a link.
