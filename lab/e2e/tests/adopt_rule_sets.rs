@@ -4,7 +4,7 @@
 //!
 //! `a` is inside, at eth0 (or at the bridge docker0), `b` is outside, at eth1.
 
-use crate::support::adopting::{Net, by_kernel, by_kernel6, on_the_net, prepare};
+use crate::support::adopting::{Net, by_kernel, by_kernel6, on_the_net, send_whole_frames};
 use crate::support::connections::{Connection, Datagrams, until_fast};
 use crate::support::{Running, SOON, artery_on, until_seen};
 use artery_rig::{Process, Result, Skip};
@@ -68,7 +68,7 @@ impl RuleSet {
 
     /// With rules evaluated for each connection.
     fn adopt(&self, net: &Net, path: &str) -> Result<Running> {
-        prepare(net, path)?;
+        send_whole_frames(net, path)?;
         Running::adopt_ports(&net.r, &["--path", path, self.inside, "eth1"])
     }
 

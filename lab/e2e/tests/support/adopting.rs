@@ -152,11 +152,16 @@ impl Running {
     }
 }
 
-/// Has the router know both hosts, which send whole frames if XDP is to send them on.
+/// Has both hosts send whole frames if XDP is to send them on.
+pub fn send_whole_frames(net: &Net, path: &str) -> Result<()> {
+    [&net.a, &net.b].into_iter().filter(|_| path != "tc").try_for_each(|host| {
+        host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"]).map(drop)
+    })
+}
+
+/// The same, and has the router know both hosts.
 pub fn prepare(net: &Net, path: &str) -> Result<()> {
-    for host in [&net.a, &net.b].into_iter().filter(|_| path != "tc") {
-        host.run(["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"])?;
-    }
+    send_whole_frames(net, path)?;
     let hosts = ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"];
     hosts.iter().try_for_each(|address| net.r.ping(address, 1).map(drop))
 }
