@@ -104,9 +104,13 @@ impl ServiceContext<'_> {
 #[cfg(test)]
 mod tests {
     use crate::flow_balancer::CLASS;
+    use crate::flow_stream::{AnyKey, StreamItem, write_header, write_item};
     use artery_engine::Bench;
+    use artery_flow::{Answer, FlowRecord, FlowState};
     use artery_wire::build::{Ip4, ip4};
-    use artery_wire::{IcmpType, TcpFlags};
+    use artery_wire::{IcmpType, IpProtocol, TcpFlags};
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
     use std::time::Duration;
 
     fn bench(members: &str) -> Bench {
@@ -170,6 +174,43 @@ mod tests {
             bench.advance_time(Duration::from_secs(190));
             passes(&mut bench, answer(("10.0.0.1", 53), client));
         }
+    }
+
+    #[test]
+    fn an_imported_flow_has_its_answers_as_long_as_it_is_imported_again() {
+        let at = |address: &str, port| (address.parse().unwrap(), port);
+        let mut bench = bench("MEMBER a 10.0.0.1, MEMBER b 10.0.0.2");
+        let import = |bench: &mut Bench, member: &str| {
+            let ends = [at("198.51.100.7", 5), at("192.0.2.1", 53)];
+            let record = FlowRecord {
+                key: AnyKey::new(ends, IpProtocol::UDP).unwrap(),
+                answer: Answer { action: 0, generation: 0 },
+                state: FlowState::UdpStream,
+                idle: Duration::ZERO,
+                packets: 3,
+                bytes: 90,
+                version: 1,
+                is_young: false,
+                is_pinned: false,
+            };
+            let mut stream = Vec::new();
+            write_header(&mut stream);
+            for item in [StreamItem::Member(0, member), StreamItem::Flow(record), StreamItem::End(1)] {
+                write_item(&item, &mut stream);
+            }
+            bench.write("import_flows", &BASE64_STANDARD.encode(&stream)).unwrap();
+        };
+        // No answer comes meanwhile, which would keep the flow known.
+        for _ in 0..3 {
+            import(&mut bench, "a");
+            bench.advance_time(Duration::from_secs(150));
+        }
+        // A record with another member than the flow has says nothing of its answers.
+        import(&mut bench, "b");
+        passes(&mut bench, answer(("10.0.0.2", 53), 5));
+        is_the_services(&mut bench, answer(("10.0.0.1", 53), 5), answer(("192.0.2.1", 53), 5));
+        bench.advance_time(Duration::from_secs(190));
+        passes(&mut bench, answer(("10.0.0.1", 53), 5));
     }
 
     #[test]

@@ -190,7 +190,7 @@ impl MemberChooser<'_> {
         match flows.insert(key, self.build_answer(member), sight, Tick::from_time(self.now)) {
             Ok(id) => {
                 self.local.flow_began(member);
-                // None to be an exception: it is where the table puts it.
+                // Not an exception: METHOD chose its member just now.
                 if self.followed.is_on() {
                     self.followed.all.record_flow(flows.get(id), FlowEventKind::Insert, self.choice);
                 }

@@ -7,8 +7,7 @@
 use super::about::KeyFromParts;
 use super::placement::{Placement, flow_hashes};
 use super::service::Service;
-use artery_lpm::Prefix;
-use std::net::IpAddr;
+use artery_lpm::load::AnyPrefix;
 use std::str::FromStr;
 
 /// Of which flows packets of members are answers.
@@ -18,14 +17,7 @@ pub(super) enum AnswerRule {
     #[default]
     Known,
     /// Also flows that the table gives to the sender, unless they go to these.
-    Computed(Networks),
-}
-
-/// Networks of both families.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Networks {
-    v4: Vec<Prefix<u32>>,
-    v6: Vec<Prefix<u128>>,
+    Computed(Vec<AnyPrefix>),
 }
 
 impl AnswerRule {
@@ -39,7 +31,7 @@ impl AnswerRule {
     ) -> bool {
         let ([from, client], [port, client_port]) = (answer.addresses(), answer.ports());
         match self {
-            AnswerRule::Computed(except) if !except.contain(client) && choice.method().is_pure() => {}
+            AnswerRule::Computed(except) if !except.iter().any(|prefix| prefix.contains(client)) => {}
             _ => return false,
         }
         let to = service.port.unwrap_or(port);
@@ -47,15 +39,6 @@ impl AnswerRule {
         let id = flow.and_then(|flow| choice.table_member(flow_hashes(&flow, seed)));
         let member = id.and_then(|id| choice.member(id.action()));
         member.is_some_and(|member| member.address == from && member.port.unwrap_or(to) == port)
-    }
-}
-
-impl Networks {
-    fn contain(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(address) => self.v4.iter().any(|network| network.contains(address.to_bits())),
-            IpAddr::V6(address) => self.v6.iter().any(|network| network.contains(address.to_bits())),
-        }
     }
 }
 
@@ -71,18 +54,14 @@ impl FromStr for AnswerRule {
             (Some("computed"), None | Some("except")) => {}
             _ => return Err("wants known, computed, or computed except PREFIX PREFIX …".to_string()),
         }
-        let (mut networks, mut count) = (Networks::default(), 0);
-        for word in words {
-            count += 1;
-            match (word.parse::<Prefix<u32>>(), word.parse::<Prefix<u128>>()) {
-                (Ok(network), _) => networks.v4.push(network),
-                (_, Ok(network)) => networks.v6.push(network),
-                _ => return Err(format!("'{word}' is not a valid prefix, such as 10.0.0.0/8")),
-            }
-        }
-        match except.is_some() && count == 0 {
+        let prefix = |word: &str| {
+            let wrong = |_| format!("'{word}' is not a valid prefix, such as 10.0.0.0/8");
+            word.parse::<AnyPrefix>().map_err(wrong)
+        };
+        let prefixes: Vec<_> = words.map(prefix).collect::<Result<_, _>>()?;
+        match except.is_some() && prefixes.is_empty() {
             true => Err("a prefix is missing after 'except'".to_string()),
-            false => Ok(AnswerRule::Computed(networks)),
+            false => Ok(AnswerRule::Computed(prefixes)),
         }
     }
 }
@@ -156,8 +135,10 @@ mod tests {
         assert_eq!(count(&mut bench(", ANSWERS computed except 198.51.100.0/24 2001:db8::/32")), 0);
         assert_eq!(count(&mut bench(", ANSWERS computed except 198.51.100.8 10.0.0.0/8")), 199);
         let mut other = bench(", ANSWERS computed");
-        other.write("method", "least-loaded").unwrap();
-        assert_eq!(count(&mut other), 0);
+        let refusal = other.write("method", "least-loaded").unwrap_err().to_string();
+        assert!(refusal.contains("METHOD least-loaded") && refusal.contains("use maglev"), "{refusal}");
+        other.write("method", "hash").unwrap();
+        assert_eq!(count(&mut other), 199);
     }
 
     #[test]
@@ -208,11 +189,11 @@ mod tests {
 
     #[test]
     fn rules_are_read_and_nonsense_is_refused() {
-        let networks = Networks { v4: vec!["10.0.0.0/8".parse().unwrap()], v6: vec!["::1".parse().unwrap()] };
+        let prefixes: Vec<AnyPrefix> = ["10.0.0.0/8", "::1"].map(|prefix| prefix.parse().unwrap()).into();
         for (text, expected) in [
             ("known", AnswerRule::Known),
-            ("computed", AnswerRule::Computed(Networks::default())),
-            ("computed except 10.0.0.0/8 ::1", AnswerRule::Computed(networks)),
+            ("computed", AnswerRule::Computed(Vec::new())),
+            ("computed except 10.0.0.0/8 ::1", AnswerRule::Computed(prefixes)),
         ] {
             assert_eq!(text.parse(), Ok(expected));
         }
@@ -224,10 +205,12 @@ mod tests {
         for (more, said) in [
             (", ANSWERS some", "ANSWERS some: wants known"),
             (", METHOD least-loaded, ANSWERS computed", "METHOD least-loaded"),
+            (", CHECK tcp, ANSWERS computed", "CHECK needs 'except'"),
         ] {
             let refusal = Bench::config_error(&CLASS, &format!("{SERVICE}{more}"));
             assert!(refusal.contains(said), "{refusal}");
         }
+        bench(", CHECK tcp, ANSWERS computed except 198.51.100.8");
         let direct = "SERVICE 192.0.2.1:80, ANSWERS computed";
         assert!(Bench::config_error(&CLASS, direct).contains("FORWARD nat"));
     }

@@ -1,5 +1,5 @@
 //! Events of flows, a line for each worker: as JSON, or in the byte format.
-use super::event_queue::{EventQueue, RecentEvents};
+use super::event_queue::RecentEvents;
 use super::event_stream::{EventItem, write_event};
 use super::exceptions::{ExceptionEvent, ExceptionKind, Exceptions};
 use super::exchange::of_worker;
@@ -26,9 +26,9 @@ pub(super) fn events_json(
     now: Duration,
 ) -> Result<String, HandlerError> {
     Ok(match start(asked, worker)? {
-        Start::Nowhere => String::new(),
-        Start::NotYet => line(worker, follow.queue.next_number(), false, Vec::new()),
-        Start::At(since) => recent_json(&mut follow.queue, since, worker, now, event_json),
+        Start::OtherWorker => String::new(),
+        Start::NumberOnly => line(worker, follow.queue.next_number(), false, Vec::new()),
+        Start::From(since) => recent_json(follow.queue.read_events(since, PART, now), worker, event_json),
     })
 }
 
@@ -41,9 +41,9 @@ pub(super) fn exceptions_json(
 ) -> Result<String, HandlerError> {
     let event_json = |event: &ExceptionEvent, seq, worker| exception_json(event, seq, worker, now);
     Ok(match start(asked, worker)? {
-        Start::Nowhere => String::new(),
-        Start::NotYet => line(worker, follow.next_number(), false, Vec::new()),
-        Start::At(since) => recent_json(follow.begin_reading(now), since, worker, now, event_json),
+        Start::OtherWorker => String::new(),
+        Start::NumberOnly => line(worker, follow.next_number(), false, Vec::new()),
+        Start::From(since) => recent_json(follow.read_events(since, PART, now), worker, event_json),
     })
 }
 
@@ -55,12 +55,11 @@ pub(super) fn exception_items(
     now: Duration,
 ) -> Result<String, HandlerError> {
     let since = match start(asked, worker)? {
-        Start::Nowhere => return Ok(String::new()),
-        Start::NotYet => return Ok(format!("{worker} {} \n", follow.next_number())),
-        Start::At(since) => since,
+        Start::OtherWorker => return Ok(String::new()),
+        Start::NumberOnly => return Ok(format!("{worker} {} \n", follow.next_number())),
+        Start::From(since) => since,
     };
-    let queue = follow.begin_reading(now);
-    let RecentEvents { first, events, has_lost, next } = queue.read_events(since, PART, now);
+    let RecentEvents { first, events, has_lost, next } = follow.read_events(since, PART, now);
     let (mut bytes, mut names) = (Vec::new(), HashMap::new());
     if has_lost || !events.is_empty() {
         write_event(&EventItem::Position { worker: worker as u16, seq: first, has_lost }, &mut bytes);
@@ -87,30 +86,28 @@ pub(super) fn exception_items(
 
 /// From where on events are wanted of a worker.
 enum Start {
-    /// Of this worker none are.
-    Nowhere,
-    /// None are yet, but the number of the next one.
-    NotYet,
+    /// Only events of other workers are.
+    OtherWorker,
+    /// Only the number of the next event is.
+    NumberOnly,
     /// From this number on, or from the next one.
-    At(Option<u64>),
+    From(Option<u64>),
 }
 
 fn start(asked: &str, worker: usize) -> Result<Start, HandlerError> {
     match asked.trim() {
-        "" => Ok(Start::NotYet),
-        "now" => Ok(Start::At(None)),
-        asked => Ok(of_worker(asked, worker)?.map_or(Start::Nowhere, |since| Start::At(Some(since)))),
+        "" => Ok(Start::NumberOnly),
+        "now" => Ok(Start::From(None)),
+        asked => Ok(of_worker(asked, worker)?.map_or(Start::OtherWorker, |since| Start::From(Some(since)))),
     }
 }
 
 fn recent_json<E>(
-    queue: &mut EventQueue<E>,
-    since: Option<u64>,
+    recent: RecentEvents<'_, E>,
     worker: usize,
-    now: Duration,
     event_json: impl Fn(&E, u64, usize) -> Value,
 ) -> String {
-    let RecentEvents { first, events, has_lost, next } = queue.read_events(since, PART, now);
+    let RecentEvents { first, events, has_lost, next } = recent;
     let events = events.into_iter().zip(first..).map(|(event, seq)| event_json(event, seq, worker)).collect();
     line(worker, next, has_lost, events)
 }

@@ -56,16 +56,14 @@ impl<E> EventQueue<E> {
         self.next - self.furthest
     }
 
-    /// Starts or prolongs recording; returns whether it starts.
-    pub(super) fn start(&mut self, now: Duration) -> bool {
-        let starts = !self.is_on();
-        if starts {
+    /// Starts or prolongs recording of events.
+    fn start(&mut self, now: Duration) {
+        if !self.is_on() {
             // What happened before has no number: one is left out for it.
             self.next = (self.next + 1).max(now.as_secs() << RUN_BITS);
             self.furthest = self.next;
         }
         self.until = Some(now + HOLD);
-        starts
     }
 
     /// Stops recording, and forgets the events.

@@ -1,11 +1,11 @@
 //! The byte format of events of exceptions. `docs/flow.md` describes it.
 //!
 //! It has the items of the format of flows, and kinds of its own. A stream has no end: it may be read item by
-//! item as it comes.
+//! item as it comes, see [`EventReader::continue_with`].
 use super::exceptions::ExceptionKind;
 use super::flow_stream::{
-    AnyKey, Fields, MEMBER, NamedMembers, StreamError, StreamFlow, VERSION, skip_header, split_body,
-    write_addresses, write_body, write_flow,
+    AnyKey, Fields, MEMBER, NamedMembers, StreamError, StreamFlow, skip_header, split_body, write_addresses,
+    write_body, write_flow, write_header_of, write_member,
 };
 use artery_flow::EndReason;
 use artery_wire::IpProtocol;
@@ -36,22 +36,20 @@ pub enum EventItem<'a> {
     },
     /// A flow is an exception, and as it says.
     Exists(ExceptionKind, StreamFlow),
-    /// A flow has ceased to be an exception: it has ended for this reason, or has its computed member, or
-    /// none.
+    /// A flow has ceased to be an exception: it has ended for this reason, or its member is the computed one
+    /// again, or is gone.
     Ended(AnyKey, Option<EndReason>),
 }
 
 /// Appends the beginning of a stream.
 pub fn write_event_header(into: &mut Vec<u8>) {
-    into.extend(MAGIC);
-    into.extend(VERSION.to_be_bytes());
-    into.extend(0_u16.to_be_bytes());
+    write_header_of(MAGIC, into);
 }
 
 /// Appends one item to `into`, with its length before it.
 pub fn write_event(item: &EventItem<'_>, into: &mut Vec<u8>) {
     match item {
-        EventItem::Member(number, name) => super::flow_stream::write_member(*number, name, into),
+        EventItem::Member(number, name) => write_member(*number, name, into),
         EventItem::Position { worker, seq, has_lost } => write_body(into, |into| {
             into.push(POSITION);
             into.extend(worker.to_be_bytes());
@@ -75,19 +73,16 @@ pub fn write_event(item: &EventItem<'_>, into: &mut Vec<u8>) {
     }
 }
 
+/// By the number of the reason.
 const REASONS: [Option<EndReason>; 4] =
     [None, Some(EndReason::Idle), Some(EndReason::Displaced), Some(EndReason::Removed)];
 
 fn reason_number(reason: Option<EndReason>) -> u8 {
-    match reason {
-        None => 0,
-        Some(EndReason::Idle) => 1,
-        Some(EndReason::Displaced) => 2,
-        Some(EndReason::Removed) => 3,
-    }
+    REASONS.iter().position(|known| *known == reason).map_or(0, |number| number as u8)
 }
 
-/// Reads events, item by item.
+/// Reads events, item by item. Items of unknown kinds are passed over; the number of an unknown event or
+/// reason is an error.
 pub struct EventReader<'a> {
     rest: &'a [u8],
     named: NamedMembers,
@@ -108,7 +103,13 @@ impl<'a> EventReader<'a> {
         self.rest.len()
     }
 
-    /// The next item; None where the bytes end behind one. Items of other kinds are passed over.
+    /// Goes on with bytes that have come: those that were [left](Self::bytes_left), and more after them. The
+    /// members that were named stay known.
+    pub fn continue_with(self, bytes: &[u8]) -> EventReader<'_> {
+        EventReader { rest: bytes, named: self.named }
+    }
+
+    /// The next item; None where the bytes end behind one.
     pub fn next_event(&mut self) -> Result<Option<EventItem<'a>>, StreamError> {
         while !self.rest.is_empty() {
             let (body, rest) = split_body(self.rest)?;
@@ -227,6 +228,24 @@ mod tests {
         // Of IPv4; those of IPv6 are 24 bytes longer.
         let size = |item| stream(&[item]).len() - stream(&[]).len();
         assert_eq!((size(EventItem::Exists(ExceptionKind::Insert, flow(0))), size(items[8])), (43, 17));
+    }
+
+    #[test]
+    fn a_stream_that_comes_in_two_pieces_is_read_as_one() {
+        let (items, bytes) = (items(), stream(&items()));
+        for cut in stream(&[]).len()..=bytes.len() {
+            let mut reader = EventReader::new(&bytes[..cut]).unwrap();
+            let mut read = Vec::new();
+            while let Ok(Some(item)) = reader.next_event() {
+                read.push(item);
+            }
+            let left = reader.bytes_left();
+            let mut reader = reader.continue_with(&bytes[cut - left..]);
+            while let Some(item) = reader.next_event().unwrap() {
+                read.push(item);
+            }
+            assert_eq!(read, items, "{cut}");
+        }
     }
 
     #[test]

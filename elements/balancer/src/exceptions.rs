@@ -7,9 +7,10 @@
 //!
 //! A flow that clients know of is marked in the flow table. What changes a single flow compares it at
 //! once; after a change of members a walk compares them all, a few at a time, and waits while clients have
-//! much to read. So a change that makes exceptions of all flows loses no events, and takes no memory but the
-//! queue's.
-use super::event_queue::EventQueue;
+//! much to read. An export records no events: where it is ahead of the walk, it marks the flow, and has the
+//! walk report all again. So a change that makes exceptions of all flows loses no events, whatever clients
+//! export meanwhile, and takes no memory but the queue's.
+use super::event_queue::{EventQueue, RecentEvents};
 use super::flow_stream::{AnyKey, StreamFlow, with_key};
 use super::placement::Placement;
 use artery_flow::balance::Choice;
@@ -75,6 +76,11 @@ pub(super) struct Exceptions {
     generation: u32,
 }
 
+/// The index of a family's walk.
+fn family_of<K: FlowKey>() -> usize {
+    usize::from(K::WORDS != Flow4::WORDS)
+}
+
 /// A walk over the flows of a family, round and round while members change.
 #[derive(Clone, Copy, Default)]
 struct Walk {
@@ -82,8 +88,8 @@ struct Walk {
     /// Where it ends, if it is under way.
     until: Option<u32>,
     has_wrapped: bool,
-    /// Clients have read of no flow yet, whether it is marked or not.
-    is_first: bool,
+    /// Whether exceptions are reported again that are marked: clients may not have read of them.
+    reports_again: bool,
 }
 
 impl Exceptions {
@@ -93,12 +99,17 @@ impl Exceptions {
         self.queue.is_on()
     }
 
-    /// The events, for a client, which has them recorded from now on.
-    pub(super) fn begin_reading(&mut self, now: Duration) -> &mut EventQueue<ExceptionEvent> {
-        if self.queue.start(now) {
+    /// [Reads events](EventQueue::read_events) for a client, which has them recorded from now on.
+    pub(super) fn read_events(
+        &mut self,
+        since: Option<u64>,
+        most: usize,
+        now: Duration,
+    ) -> RecentEvents<'_, ExceptionEvent> {
+        if !self.is_on() {
             self.begin_first_walk();
         }
-        &mut self.queue
+        self.queue.read_events(since, most, now)
     }
 
     /// The number of the next event.
@@ -120,7 +131,7 @@ impl Exceptions {
     }
 
     fn begin_first_walk(&mut self) {
-        self.walks = [Walk { until: Some(0), is_first: true, ..Walk::default() }; 2];
+        self.walks = [Walk { until: Some(0), reports_again: true, ..Walk::default() }; 2];
     }
 
     /// Compares some flows if the members have changed; returns whether it goes on at once.
@@ -140,7 +151,7 @@ impl Exceptions {
         }
         if self.generation != placement.choice.generation() {
             self.generation = placement.choice.generation();
-            self.walks.iter_mut().for_each(Walk::begin_circle);
+            self.walks.iter_mut().for_each(Walk::restart_round);
         }
         if self.queue.unread_count() > UNREAD {
             return false;
@@ -148,8 +159,8 @@ impl Exceptions {
         let is_under_way = |walk: &Walk| walk.until.is_some();
         match self.walks.iter().position(is_under_way) {
             None => return false,
-            Some(0) => self.walk_some(v4, 0, placement, now),
-            Some(_) => self.walk_some(v6, 1, placement, now),
+            Some(0) => self.walk_some(v4, placement, now),
+            Some(_) => self.walk_some(v6, placement, now),
         }
         self.walks.iter().any(is_under_way)
     }
@@ -157,55 +168,62 @@ impl Exceptions {
     fn walk_some<K: FlowKey>(
         &mut self,
         flows: &Option<FlowTable<K>>,
-        family: usize,
         placement: Placement<'_>,
         now: Duration,
     ) {
+        let family = family_of::<K>();
         let mut walk = self.walks[family];
         let next = flows.as_ref().and_then(|flows| {
             flows.walk_flows(FlowCursor::from_number(walk.at), STEP, |flow| {
-                self.compare(flows, &flow, walk.is_first, placement, now);
+                self.compare(flows, &flow, walk.reports_again, placement, now);
             })
         });
         walk.advance(next);
         self.walks[family] = walk;
     }
 
-    /// Compares a flow, and tells of it if that is new, or `tells_again`.
+    /// Compares a flow, and reports it if it has become an exception or ceased to be one. With
+    /// `reports_again` also if it is one as before.
     fn compare<K: FlowKey>(
         &mut self,
         flows: &FlowTable<K>,
         flow: &FlowView<'_, K>,
-        tells_again: bool,
+        reports_again: bool,
         placement: Placement<'_>,
         now: Duration,
     ) {
-        let (is_exception, was_told) = (placement.is_exception(flow), flow.is_marked());
-        if is_exception != was_told {
+        let (is_exception, was_reported) = (placement.is_exception(flow), flow.is_marked());
+        if is_exception != was_reported {
             flows.mark_flow(flow.id(), is_exception);
         }
-        if is_exception && (!was_told || tells_again) {
+        if is_exception && (!was_reported || reports_again) {
             let what = if flow.is_imported() { ExceptionKind::Import } else { ExceptionKind::Insert };
             self.push_flow(flow, what, placement.choice, now);
-        } else if was_told && !is_exception {
+        } else if was_reported && !is_exception {
             self.queue.push(ExceptionEvent::Ended { key: AnyKey::from_key(&flow.key()), reason: None });
         }
     }
 
-    /// The same of a flow that was exported, so that events of it follow.
-    pub(super) fn compare_exported<K: FlowKey>(
+    /// Whether a flow that an export has come to is an exception. One is marked, so that events of it follow.
+    pub(super) fn check_exported<K: FlowKey>(
         &mut self,
         flows: &FlowTable<K>,
         flow: &FlowView<'_, K>,
         placement: Placement<'_>,
-        now: Duration,
-    ) {
-        if self.is_on() {
-            self.compare(flows, flow, false, placement, now);
+    ) -> bool {
+        let is_exception = placement.is_exception(flow);
+        if self.is_on() && is_exception != flow.is_marked() {
+            if is_exception {
+                flows.mark_flow(flow.id(), true);
+            }
+            // The walk has not come to this flow yet. An event for each would overflow the queue, since an
+            // export does not wait for those who read.
+            self.walks[family_of::<K>()].report_again();
         }
+        is_exception
     }
 
-    /// The same of a flow that has another member now, or was imported.
+    /// Compares a flow that has another member now, or was imported.
     #[cold]
     pub(super) fn compare_changed<K: FlowKey>(
         &mut self,
@@ -266,18 +284,24 @@ impl Exceptions {
 
 impl Walk {
     /// Has all flows compared once, from where it is.
-    fn begin_circle(&mut self) {
+    fn restart_round(&mut self) {
         (self.until, self.has_wrapped) = (Some(self.at), false);
+    }
+
+    /// Has all flows compared once, and all exceptions reported.
+    fn report_again(&mut self) {
+        self.reports_again = true;
+        self.restart_round();
     }
 
     /// Goes on at `next`, or at the beginning.
     fn advance(&mut self, next: Option<FlowCursor>) {
         self.at = next.map_or(0, FlowCursor::number);
-        // A table that has become shorter may end before the circle does.
+        // A table that has become shorter may end before the round does.
         let is_second_end = self.has_wrapped && next.is_none();
         self.has_wrapped |= next.is_none();
         if is_second_end || self.has_wrapped && self.until.is_some_and(|until| self.at >= until) {
-            (self.until, self.is_first) = (None, false);
+            (self.until, self.reports_again) = (None, false);
         }
     }
 }

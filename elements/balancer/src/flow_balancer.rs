@@ -20,7 +20,8 @@ another address or port than those from which they use the service).
 With ANSWERS `computed` packets of members are also answers to flows that are not known here, if METHOD
 (`maglev`, `hash` or `xor`) gives such a flow to their sender: balancers with the same members, METHOD and
 SEED may get the answers to each other's flows then. What members send to the prefixes behind `except` stays
-as it is. Name all that use members' own addresses there, as health checks do, of the other balancers, too.
+as it is. List every host that uses members' own addresses, including this and the other balancers if they
+have CHECK.
 
 With FRAMES true it stands in front of the IPForward and IP6Forward of a router: whole frames come by input I
 and leave by output I, those of the service with the member's address as destination annotation, which leads

@@ -71,8 +71,7 @@ impl FlowAccounts {
         self.record_period(&end.key, end.answer.action, period, reason, choice, now);
     }
 
-    /// Records the flows of both families that go on, for a share of them that the time since the last call
-    /// decides.
+    /// Records the flows of both families that go on: a share of them, by the time since the last call.
     pub(super) fn record_active(
         &mut self,
         v4: &Option<FlowTable<Flow4>>,

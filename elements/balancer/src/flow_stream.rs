@@ -168,7 +168,12 @@ pub fn is_valid_state(state: FlowState, protocol: IpProtocol) -> bool {
 
 /// Appends the beginning of a stream.
 pub fn write_header(into: &mut Vec<u8>) {
-    into.extend(MAGIC);
+    write_header_of(MAGIC, into);
+}
+
+/// Appends a header with these first bytes.
+pub(super) fn write_header_of(magic: [u8; 4], into: &mut Vec<u8>) {
+    into.extend(magic);
     into.extend(VERSION.to_be_bytes());
     into.extend(0_u16.to_be_bytes());
 }

@@ -45,8 +45,9 @@ pub(super) static HANDLERS: &[Handler] = &[
     .once(),
     Handler::read(
         "status_json",
-        "services, members and method, with a digest of the table that METHOD makes: the same on all \
-         machines that choose the same member for every flow, null where METHOD has a past",
+        "services, members and method, with a digest of the table that METHOD makes: machines with the same \
+         digest choose the same member for every flow. It is null for methods whose choice depends on \
+         earlier packets, and while members change",
         &Read(|b: &mut FlowBalancer, _, cx| with_members(b, cx, |b, choice, _| Ok(status_json(b, choice)))),
     )
     .once(),
@@ -106,7 +107,8 @@ pub(super) static HANDLERS: &[Handler] = &[
     .join(),
     Handler::read(
         "exceptions_part",
-        "what `flows_part` says, of the flows that METHOD would give another member now",
+        "what `flows_part` says, of exceptions: flows kept by a member other than the one METHOD computes \
+         now",
         &Read(|b: &mut FlowBalancer, asked, cx| {
             with_members(b, cx, |b, choice, cx| {
                 exchange::export_exceptions(b, asked, cx.worker(), choice, now(cx))
@@ -117,7 +119,7 @@ pub(super) static HANDLERS: &[Handler] = &[
     .join(),
     Handler::read(
         "exception_events",
-        "what `flow_events` says, of the flows that METHOD would give another member now",
+        "what `flow_events` says, of exceptions, as `exceptions_part` has them",
         &Read(|b: &mut FlowBalancer, asked, cx| {
             // What the walk over flows has waited for may have been read.
             cx.schedule();
@@ -169,7 +171,10 @@ fn list_members(b: &FlowBalancer) -> String {
 }
 
 fn status_json(b: &FlowBalancer, choice: &Choice) -> String {
+    // All workers take this lock, and the digest takes a moment: it is computed before.
+    let digest = b.shared.table_digest(choice);
     let members = b.shared.lock_members();
+    let digest = digest.filter(|_| members.generation() == choice.generation());
     let views: Vec<_> = members.view_members().collect();
     let slots = views.iter().map(|view| view.slots).sum::<usize>();
     let share = |of: usize| (slots > 0).then(|| of as f64 / slots as f64);
@@ -184,7 +189,7 @@ fn status_json(b: &FlowBalancer, choice: &Choice) -> String {
         "services": b.shared.services.iter().map(Service::to_string).collect::<Vec<_>>(),
         "method": members.settings().method.to_string(),
         "forward": if b.shared.nat.is_some() { "nat" } else { "direct" },
-        "digest": b.shared.table_digest(choice).map(|digest| format!("{digest:016x}")),
+        "digest": digest.map(|digest| format!("{digest:016x}")),
         "members": views.iter().map(member).collect::<Vec<_>>(),
     });
     format!("{line}\n")

@@ -262,8 +262,8 @@ impl<K: KeyFromParts> FamilyFlows<K> {
         for (record, found) in records.iter().zip(&self.found) {
             let old = found.and_then(|id| flows.get(id)).map(|known| known.answer().action);
             incoming.import_flow(flows, record, old);
-            if incoming.followed.exceptions.is_on() {
-                // A flow that makes room may come again further on.
+            if incoming.followed.is_on() {
+                // A flow that makes room may come again further on: its end comes first.
                 incoming.process_ended_flows(flows);
             }
         }
@@ -372,8 +372,13 @@ impl FlowImport<'_> {
         old: Option<u32>,
     ) {
         let id = match flows.import_record(record, Tick::from_time(self.now)) {
-            Ok(Imported::Known(_)) => {
+            Ok(Imported::Known(id)) => {
                 self.taken.known += 1;
+                // Where packets of the flow come by another router, only imports keep its answers known.
+                let known = flows.get(id).filter(|flow| flow.is_imported());
+                if known.is_some_and(|flow| flow.answer().action == record.answer.action) {
+                    record_answers(self.nat, record, self.choice, self.now);
+                }
                 return;
             }
             Err(_) => {

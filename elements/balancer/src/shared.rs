@@ -35,7 +35,7 @@ impl SharedBalancer {
             Some(text) => Some(parse_check(&text, &services)?),
             None => None,
         };
-        let answers = parse_answers(args, method, nat.is_some())?;
+        let answers = parse_answers(args, method, nat.is_some(), check.is_some())?;
         // A member with a health check takes packets only after it has passed, unless no member has.
         let settings = Settings { method, starts_up: check.is_none(), ..Settings::default() };
         let mut members =
@@ -56,11 +56,15 @@ impl SharedBalancer {
     pub(super) fn balancer(&self) -> Balancer {
         self.balancer.clone()
     }
-    /// A digest of how members are chosen for flows, by the seed, too, of which it tells nothing. None if the
-    /// method is not the same everywhere.
+    /// A digest of how members are chosen for flows: machines with the same one choose alike. The seed is in
+    /// it where the method uses that, so a guess of the seed can be checked against it. None if the method is
+    /// not the same everywhere.
     pub(super) fn table_digest(&self, choice: &Choice) -> Option<u64> {
         let digest = choice.table_digest()?;
-        Some(Flow4::from_words(|n| [digest, 0][n]).hash(&self.seed))
+        Some(match choice.method() {
+            Method::Xor => digest,
+            _ => Flow4::from_words(|n| [digest, 0][n]).hash(&self.seed),
+        })
     }
     /// Locks the members for a change.
     pub(super) fn lock_members(&self) -> MutexGuard<'_, Members> {
@@ -90,6 +94,8 @@ impl SharedBalancer {
     }
     pub(super) fn set_method(&self, text: &str, now: Duration) -> Result<(), HandlerError> {
         let method = text.trim().parse().map_err(to_handler_error)?;
+        let refuse = |why: String| to_handler_error(format!("with ANSWERS computed, {why}"));
+        check_answers_method(&self.answers, method).map_err(refuse)?;
         let mut members = self.lock_members();
         let settings = members.settings();
         members.update_settings(Settings { method, ..settings }, now).map_err(to_handler_error)
@@ -126,20 +132,36 @@ fn parse_services(args: &Args<'_>) -> Result<Vec<Service>, ArgError> {
     }
 }
 
-fn parse_answers(args: &Args<'_>, method: Method, is_nat: bool) -> Result<AnswerRule, ArgError> {
+fn parse_answers(
+    args: &Args<'_>,
+    method: Method,
+    is_nat: bool,
+    has_check: bool,
+) -> Result<AnswerRule, ArgError> {
     let text: String = args.read("ANSWERS")?;
-    match parse_argument::<AnswerRule>("ANSWERS", &text)? {
+    let rule: AnswerRule = parse_argument("ANSWERS", &text)?;
+    let refuse = |why: &str| Err(argument_error("ANSWERS", &text, why));
+    match &rule {
         AnswerRule::Computed(_) if !is_nat => {
-            Err(argument_error("ANSWERS", &text, "is for FORWARD nat: other answers are not translated"))
+            return refuse("is for FORWARD nat: other answers are not translated");
         }
-        AnswerRule::Computed(_) if !method.is_pure() => Err(argument_error(
-            "ANSWERS",
-            &text,
-            format!(
-                "METHOD {method} does not give a flow the same member everywhere; use maglev, hash or xor"
-            ),
+        // Members answer checks as they answer flows: some of these would be taken for answers to a flow.
+        AnswerRule::Computed(except) if has_check && except.is_empty() => {
+            return refuse("CHECK needs 'except' with the router's own addresses: checks come from them");
+        }
+        _ => {}
+    }
+    check_answers_method(&rule, method).map_err(|why| argument_error("ANSWERS", &text, why))?;
+    Ok(rule)
+}
+
+/// Refuses a method by which answers can't be computed, if they are to be.
+fn check_answers_method(rule: &AnswerRule, method: Method) -> Result<(), String> {
+    match rule {
+        AnswerRule::Computed(_) if !method.is_pure() => Err(format!(
+            "METHOD {method} does not give a flow the same member everywhere; use maglev, hash or xor"
         )),
-        rule => Ok(rule),
+        _ => Ok(()),
     }
 }
 

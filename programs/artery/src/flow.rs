@@ -26,10 +26,10 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery flow export > flows.json                     a line of JSON for each flow
   artery flow export --binary | artery flow -u /run/other.sock import
   artery flow follow                                  a line of JSON for each event, until SIGINT
-  artery flow follow --exceptions                     flows that don't follow from the members
-  artery flow flush --member web1                     its next packets choose members anew
+  artery flow follow --exceptions                     flows whose member is not what METHOD computes now
+  artery flow flush --member web1                     their next packets choose members again
 
-A flow's member is told by name and its idle time as seconds until now, so that another machine understands
+A flow has its member by name and its idle time as seconds until now, so that another machine understands
 both. docs/flow.md describes the forms. Without -u and -p the router is the one at $ARTERY_SOCKET, or else at
 /run/artery.sock.";
 
@@ -70,7 +70,7 @@ enum Action {
     #[command(after_long_help = "Examples:
   artery flow follow | head
   artery flow follow --since 0:1876543219876543        go on after this event of worker 0
-  artery flow follow --exceptions                      flows whose members others can't compute")]
+  artery flow follow --exceptions                      flows whose member is not what METHOD computes now")]
     Follow(FollowOptions),
     /// Forget flows, all or those of a member
     #[command(after_long_help = "Examples:\n  artery flow flush all\n  artery flow flush --member web1")]
@@ -98,7 +98,7 @@ struct ExportOptions {
     /// The binary form: a third as long, and read faster
     #[arg(long)]
     binary: bool,
-    /// Only flows whose member is not the one that a new flow would get; METHOD is maglev, hash or xor
+    /// Only exceptions: flows kept by a member other than the one METHOD (maglev, hash or xor) computes now
     #[arg(long)]
     exceptions: bool,
     /// Where to write; standard output if not given
@@ -112,7 +112,7 @@ struct FollowOptions {
     /// next one to happen
     #[arg(long, value_name = "SEQ")]
     since: Option<String>,
-    /// Only flows whose member is not the one that a new flow would get; METHOD is maglev, hash or xor
+    /// Only exceptions: flows kept by a member other than the one METHOD (maglev, hash or xor) computes now
     #[arg(long)]
     exceptions: bool,
     /// Their binary form: an eighth as long

@@ -1,12 +1,15 @@
 //! `artery flow`: flows of one router go to another, what is malformed is refused whole,
 //! and events are followed.
 use crate::support::{Folder, Outcome, Router, artery, artery_into, artery_reads, closed_pipe};
-use artery_balancer::flows::{EventItem, EventReader};
+use artery_balancer::flows::{EventItem, EventReader, StreamError};
 use artery_wire::TcpFlags;
 use artery_wire::build::ip4;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// How many flows the first router knows.
 const FLOWS: u16 = 1500;
@@ -45,14 +48,32 @@ fn empty(folder: &Folder, members: &str, more: &[&str]) -> Router {
     Router::start(&folder.path("empty"), &[&["-e", &config], more].concat())
 }
 
-/// Waits until a count is there; a router that never comes to it fails the test.
-fn await_count(router: &Router, handler: &str, expected: u64) {
-    for _ in 0..2000 {
-        if router.read(handler).parse() == Ok(expected) {
-            return;
+/// Waits until a value is as wanted, which is returned; one that never is fails the test.
+#[track_caller]
+fn wait_for<T: Debug>(what: &str, mut value: impl FnMut() -> T, is_wanted: impl Fn(&T) -> bool) -> T {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let found = value();
+        if is_wanted(&found) {
+            return found;
         }
+        assert!(Instant::now() < deadline, "{what} is {found:?}");
+        std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{handler} is {}, not {expected}", router.read(handler));
+}
+/// Waits until a count is there.
+#[track_caller]
+fn await_count(router: &Router, handler: &str, expected: u64) {
+    wait_for(handler, || router.read(handler), |count| count.parse() == Ok(expected));
+}
+/// Waits until a command follows events; the number of the first one.
+#[track_caller]
+fn await_follower(router: &Router, field: &str) -> u64 {
+    let next = || {
+        let progress: serde_json::Value = serde_json::from_str(&router.read("b.exchange")).unwrap();
+        progress[field].as_u64().unwrap()
+    };
+    wait_for(field, next, |next| *next > 0)
 }
 
 fn flow(router: &Router, args: &[&str]) -> Outcome {
@@ -236,11 +257,7 @@ fn who_follows_hears_of_all_that_happens_and_goes_on_after_a_break() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
     command.args(["flow", "-u", router.socket().to_str().unwrap(), "follow", "-c", "3000"]);
     let follower = command.stdout(Stdio::piped()).spawn().unwrap();
-    let next = || {
-        let progress: serde_json::Value = serde_json::from_str(&router.read("b.exchange")).unwrap();
-        progress["next_event"].as_u64().unwrap()
-    };
-    let start = (0..2000).map(|_| next()).find(|next| *next > 0).expect("the follower has begun");
+    let start = await_follower(&router, "next_event");
     assert_eq!(router.call(&["f.active", "true"]).status, 0);
     let output = follower.wait_with_output().unwrap();
     let at_once = String::from_utf8(output.stdout).unwrap();
@@ -269,8 +286,56 @@ fn who_follows_hears_of_all_that_happens_and_goes_on_after_a_break() {
     assert!(lost.err.contains("artery flow export"), "{}", lost.err);
 }
 
+/// The member of each client's flow after so many bytes of events, and whether they end behind an item.
+fn exceptions_after(bytes: &[u8], start: u64) -> (HashMap<u64, String>, bool) {
+    let (mut names, mut exceptions) = (HashMap::new(), HashMap::new());
+    let Ok(mut reader) = EventReader::new(bytes) else { return (exceptions, false) };
+    let mut next = start;
+    loop {
+        match reader.next_event() {
+            Ok(None) => return (exceptions, true),
+            Err(StreamError::Cut) => return (exceptions, false),
+            Err(wrong) => panic!("{wrong}"),
+            Ok(Some(EventItem::Member(number, name))) => {
+                names.insert(u32::from(number), name.to_string());
+                continue;
+            }
+            Ok(Some(EventItem::Position { worker, seq, has_lost })) => {
+                assert_eq!((worker, seq, has_lost), (0, next, false));
+                continue;
+            }
+            Ok(Some(EventItem::Exists(_, flow))) => {
+                let client = u64::from(flow.key.endpoints()[0].1);
+                exceptions.insert(client, names[&flow.answer.action].clone());
+            }
+            Ok(Some(EventItem::Ended(key, reason))) => panic!("{key:?} has ended: {reason:?}"),
+        }
+        next += 1;
+    }
+}
+/// Follows exceptions in the binary form from event `start` on, until all are read, and then until a signal.
+fn follow_in_binary_form(router: &Router, start: u64, expected: &HashMap<u64, String>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
+    let options = ["flow", "-u", router.socket().to_str().unwrap(), "follow", "--exceptions", "--binary"];
+    command.args(options).args(["--since", &start.to_string()]);
+    let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = follower.stdout.take().unwrap();
+    let mut bytes = vec![0; 8 + 43 * expected.len()];
+    output.read_exact(&mut bytes).unwrap();
+    while exceptions_after(&bytes, start).0.len() < expected.len() {
+        let mut more = vec![0; 4096];
+        let count = output.read(&mut more).unwrap();
+        assert!(count > 0, "the follower has ended");
+        bytes.extend(&more[..count]);
+    }
+    kill_process(Pid::from_child(&follower), Signal::TERM).unwrap();
+    output.read_to_end(&mut bytes).unwrap();
+    assert!(follower.wait().unwrap().success());
+    assert_eq!(exceptions_after(&bytes, start), (expected.clone(), true));
+}
+
 #[test]
-fn flows_that_do_not_follow_from_the_members_are_exported_and_followed_alone() {
+fn exceptions_are_exported_and_followed_alone() {
     let folder = Folder::new();
     let router = full(&folder);
     let before = members(&router);
@@ -280,11 +345,7 @@ fn flows_that_do_not_follow_from_the_members_are_exported_and_followed_alone() {
     let count = of_a.to_string();
     let options = ["flow", "-u", router.socket().to_str().unwrap(), "follow", "--exceptions", "-c", &count];
     let follower = command.args(options).stdout(Stdio::piped()).spawn().unwrap();
-    let next = || {
-        let progress: serde_json::Value = serde_json::from_str(&router.read("b.exchange")).unwrap();
-        progress["next_exception"].as_u64().unwrap()
-    };
-    let start = (0..2000).map(|_| next()).find(|next| *next > 0).expect("the follower has begun");
+    let start = await_follower(&router, "next_exception");
     assert_eq!(router.call(&["b.weight", "a 0"]).status, 0);
     let output = follower.wait_with_output().unwrap();
     assert!(output.status.success());
@@ -301,18 +362,7 @@ fn flows_that_do_not_follow_from_the_members_are_exported_and_followed_alone() {
         );
         assert_eq!(event["member"].as_str(), exceptions.get(&client).map(|member| &**member));
     }
-    // The binary form, from the beginning: until the reader has enough.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_artery"));
-    let options = ["flow", "-u", router.socket().to_str().unwrap(), "follow", "--exceptions", "--binary"];
-    command.args(options).args(["--since", &start.to_string()]);
-    let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut bytes = vec![0; 8 + 17 * exceptions.len()];
-    follower.stdout.take().unwrap().read_exact(&mut bytes).unwrap();
-    let mut reader = EventReader::new(&bytes).unwrap();
-    let position = EventItem::Position { worker: 0, seq: start, has_lost: false };
-    assert_eq!(reader.next_event().unwrap(), Some(position));
-    follower.kill().unwrap();
-    follower.wait().unwrap();
+    follow_in_binary_form(&router, start, &exceptions);
     // They are all that another balancer with the same members needs to know.
     let drained = MEMBERS.replace("MEMBER a 10.0.0.1", "MEMBER a 10.0.0.1 weight 0");
     let second = empty(&folder, &drained, &[]);

@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
 use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
 
 /// The routes of a file, of both families, in order and each prefix once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,27 @@ impl AnyPrefix {
             IpAddr::V4(address) => AnyPrefix::V4(Prefix::new(address.to_bits(), len)?),
             IpAddr::V6(address) => AnyPrefix::V6(Prefix::new(address.to_bits(), len)?),
         })
+    }
+
+    /// Whether an address, of the same family, begins with this prefix.
+    pub fn contains(self, address: IpAddr) -> bool {
+        match (self, address) {
+            (AnyPrefix::V4(prefix), IpAddr::V4(address)) => prefix.contains(address.to_bits()),
+            (AnyPrefix::V6(prefix), IpAddr::V6(address)) => prefix.contains(address.to_bits()),
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for AnyPrefix {
+    type Err = NotAPrefix;
+
+    /// Reads `address/length`, or a bare address, which is its own prefix.
+    fn from_str(text: &str) -> Result<AnyPrefix, NotAPrefix> {
+        match text.contains(':') {
+            true => text.parse().map(AnyPrefix::V6),
+            false => text.parse().map(AnyPrefix::V4),
+        }
     }
 }
 
@@ -233,16 +255,14 @@ pub fn parse_prefix(word: &str) -> Result<AnyPrefix, NotAPrefix> {
     if word == "default" {
         return Ok(AnyPrefix::V4(Prefix::ALL));
     }
-    if word.contains(':') {
-        return word.parse().map(AnyPrefix::V6);
-    }
     match word.split_once('/') {
+        _ if word.contains(':') => word.parse(),
         Some((address, len)) if !len.starts_with('+') => {
             let len = len.parse().map_err(|_| NotAPrefix::Length)?;
             AnyPrefix::new(parse_short_ipv4(address)?.into(), len)
         }
         Some(_) => Err(NotAPrefix::Length),
-        None => word.parse().map(AnyPrefix::V4),
+        None => word.parse(),
     }
 }
 
@@ -274,6 +294,24 @@ mod tests {
         assert_eq!(routes.v4, v4);
         assert_eq!(routes.v6, [("2001:db8::/32".parse().unwrap(), 7)]);
         assert!(routes.next_hops.is_empty());
+    }
+
+    #[test]
+    fn a_prefix_of_either_family_contains_addresses_of_its_own() {
+        for (prefix, inside, outside) in [
+            ("10.0.0.0/8", "10.9.9.9", ["11.0.0.0", "::ffff:10.0.0.1"]),
+            ("0.0.0.0/0", "192.0.2.1", ["::", "2001:db8::1"]),
+            ("192.0.2.1", "192.0.2.1", ["192.0.2.2", "192.0.2.0"]),
+            ("2001:db8::/32", "2001:db8:ffff::1", ["2001:db9::", "10.0.0.1"]),
+            ("::1", "::1", ["::2", "0.0.0.1"]),
+        ] {
+            let known: AnyPrefix = prefix.parse().unwrap();
+            let contains = |address: &str| known.contains(address.parse().unwrap());
+            assert!(contains(inside) && !outside.into_iter().any(contains), "{prefix}");
+        }
+        for wrong in ["", "10/8", "10.0.0.0/33", "2001:db8::/129", "default", "x"] {
+            assert!(wrong.parse::<AnyPrefix>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use crate::event_stream::{EventItem, EventReader};
 use crate::flow_balancer::CLASS;
-use crate::flow_stream::{StreamItem, StreamReader, write_header, write_item};
+use crate::flow_stream::{StreamFlow, StreamItem, StreamReader, write_header, write_item};
 use artery_engine::Bench;
 use artery_wire::TcpFlags;
 use artery_wire::build::{ip4, ip6};
@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 const FOUR: &str =
@@ -37,7 +37,16 @@ fn open(bench: &mut Bench, clients: impl Iterator<Item = u16>) {
 
 /// What a handler exports.
 fn export(bench: &mut Bench, handler: &str) -> Flows {
-    let (mut flows, mut asked) = (Flows::new(), String::new());
+    let mut flows = Flows::new();
+    export_each(bench, handler, |flow, member| {
+        let old = flows.insert(flow.key.endpoints()[0].1, member.to_string());
+        assert_eq!(old, None, "a flow is exported once");
+    });
+    flows
+}
+/// Calls a function with the flows that a handler exports, and the names of their members.
+fn export_each(bench: &mut Bench, handler: &str, mut each: impl FnMut(&StreamFlow, &str)) {
+    let mut asked = String::new();
     loop {
         let text = bench.read(handler, &asked).unwrap();
         let words: Vec<&str> = text.trim_end_matches('\n').split(' ').collect();
@@ -46,15 +55,12 @@ fn export(bench: &mut Bench, handler: &str) -> Flows {
         while reader.bytes_left() > 0 {
             match reader.next_item().unwrap().unwrap() {
                 StreamItem::Member(number, name) => drop(names.insert(u32::from(number), name.to_string())),
-                StreamItem::Flow(flow) => {
-                    let old = flows.insert(flow.key.endpoints()[0].1, names[&flow.answer.action].clone());
-                    assert_eq!(old, None, "a flow is exported once");
-                }
+                StreamItem::Flow(flow) => each(&flow, &names[&flow.answer.action]),
                 StreamItem::End(_) => unreachable!("parts have no end"),
             }
         }
         match words[1] {
-            "-" => return flows,
+            "-" => return,
             next => asked = format!("{}:{next}", words[0]),
         }
     }
@@ -67,13 +73,16 @@ struct Follower {
     lost: usize,
 }
 
+/// Begins to follow; the number of the next event.
+fn read_begin(bench: &mut Bench) -> u64 {
+    let begin: Value = serde_json::from_str(&bench.read("exception_events", "now").unwrap()).unwrap();
+    begin["next"].as_u64().unwrap()
+}
+
 impl Follower {
     fn begin(bench: &mut Bench) -> Follower {
-        let begin: Value = serde_json::from_str(&bench.read("exception_events", "now").unwrap()).unwrap();
-        let mut follower =
-            Follower { next: begin["next"].as_u64().unwrap(), exceptions: Flows::new(), lost: 0 };
-        follower.exceptions = export(bench, "exceptions_part");
-        follower
+        let next = read_begin(bench);
+        Follower { next, exceptions: export(bench, "exceptions_part"), lost: 0 }
     }
 
     /// Reads some events, and exports the exceptions again if some are lost; returns whether there were any.
@@ -281,45 +290,84 @@ fn of_a_member_that_goes_flows_are_none_but_those_of_others_that_would_move() {
     assert_eq!(follower.exceptions, brute_force(&mut bench, "hash"));
 }
 
+/// What a client reads from event `next` on, as the router goes on.
+fn read_since(bench: &mut Bench, next: u64) -> Value {
+    bench.run();
+    serde_json::from_str(&bench.read("exception_events", &format!("0:{next}")).unwrap()).unwrap()
+}
+/// Reads all events from `next` on, of which none is lost: of each, what it is, and the client.
+fn read_all_since(bench: &mut Bench, next: &mut u64) -> Vec<(String, (IpAddr, u16))> {
+    let mut all = Vec::new();
+    loop {
+        let recent = read_since(bench, *next);
+        assert_eq!(recent["lost"], false);
+        *next = recent["next"].as_u64().unwrap();
+        let events = recent["events"].as_array().unwrap();
+        if events.is_empty() {
+            return all;
+        }
+        all.extend(events.iter().map(|event| {
+            let client = event["src"].as_str().unwrap().parse().unwrap();
+            let port = event["sport"].as_u64().unwrap() as u16;
+            (event["event"].as_str().unwrap().to_string(), (client, port))
+        }));
+    }
+}
+
 #[test]
-fn more_exceptions_than_the_queue_holds_are_told_without_loss_to_who_reads_and_slow_ones_export() {
+fn more_exceptions_than_the_queue_holds_lose_no_events_for_who_reads_whether_exported_or_settled() {
     let mut bench = bench(&format!("{FOUR}, METHOD xor, FLOWS 200000"));
-    let clients: BTreeSet<(u16, u8)> = (1..=60_000).flat_map(|port| [(port, 1), (port, 2)]).collect();
-    for (port, host) in &clients {
-        let packet = |flags| {
-            ip4().src(Ipv4Addr::new(198, 51, 100, *host)).dst("192.0.2.1").tcp(*port, 80).flags(flags)
-        };
+    for (port, host) in (1..=60_000).flat_map(|port| [(port, 1), (port, 2)]) {
+        let packet =
+            |flags| ip4().src(Ipv4Addr::new(198, 51, 100, host)).dst("192.0.2.1").tcp(port, 80).flags(flags);
         bench.push(0, packet(TcpFlags::SYN).bytes());
         bench.push(0, packet(TcpFlags::ACK).bytes());
         bench.drain_sent(0);
     }
-    let begin = |bench: &mut Bench| {
-        let begin: Value = serde_json::from_str(&bench.read("exception_events", "now").unwrap()).unwrap();
-        begin["next"].as_u64().unwrap()
-    };
-    let (mut next, slow) = (begin(&mut bench), begin(&mut bench));
+    // A client that comes after the change exports before it reads the first event.
     bench.write("add_member", "e 10.0.0.5").unwrap();
     bench.advance_time(Duration::from_millis(200));
-    let mut events = 0;
-    let read = |bench: &mut Bench, since: u64| -> Value {
-        bench.run();
-        serde_json::from_str(&bench.read("exception_events", &format!("0:{since}")).unwrap()).unwrap()
-    };
-    loop {
-        let lately = read(&mut bench, next);
-        assert_eq!(lately["lost"], false);
-        let count = lately["events"].as_array().unwrap().len();
-        (events, next) = (events + count, lately["next"].as_u64().unwrap());
-        if count == 0 {
-            break;
-        }
-    }
-    assert!((80_000..=120_000).contains(&events), "{events}");
-    assert_eq!(read(&mut bench, slow)["lost"], true);
+    let mut next = read_begin(&mut bench);
+    let mut exported = BTreeSet::new();
+    export_each(&mut bench, "exceptions_part", |flow, _| {
+        assert!(exported.insert(flow.key.endpoints()[0]), "a flow is exported once");
+    });
+    assert!((80_000..=120_000).contains(&exported.len()), "{}", exported.len());
+    let events = read_all_since(&mut bench, &mut next);
+    assert!(events.iter().all(|(event, _)| event == "insert"));
+    assert_eq!(events.into_iter().map(|(_, client)| client).collect::<BTreeSet<_>>(), exported);
+    let slow = next;
+    bench.write("remove_member", "e").unwrap();
+    bench.advance_time(Duration::from_millis(200));
+    let events = read_all_since(&mut bench, &mut next);
+    assert!(events.len() == exported.len() && events.iter().all(|(event, _)| event == "end"));
+    assert_eq!(events.into_iter().map(|(_, client)| client).collect::<BTreeSet<_>>(), exported);
+    assert_eq!(read_since(&mut bench, slow)["lost"], true);
 }
 
 #[test]
-fn what_packets_change_of_exceptions_is_told_and_nothing_of_other_flows() {
+fn an_export_that_is_ahead_of_the_walk_misses_nothing_that_is_undone_before_it() {
+    let mut bench = bench(FOUR);
+    open(&mut bench, 1..601);
+    bench.write("weight", "a 0").unwrap();
+    let mut follower = Follower::begin(&mut bench);
+    follower.read_all(&mut bench);
+    let exceptions = follower.exceptions.clone();
+    assert!(!exceptions.is_empty());
+    // For a moment there are none.
+    bench.write("weight", "a 1").unwrap();
+    let mut other = Follower::begin(&mut bench);
+    assert!(other.exceptions.is_empty());
+    bench.write("weight", "a 0").unwrap();
+    bench.advance_time(Duration::from_millis(200));
+    for follower in [&mut follower, &mut other] {
+        follower.read_all(&mut bench);
+        assert_eq!((&follower.exceptions, follower.lost), (&exceptions, 0));
+    }
+}
+
+#[test]
+fn what_packets_change_of_exceptions_is_reported_and_nothing_of_other_flows() {
     let mut bench = bench(FOUR);
     open(&mut bench, 1..301);
     send(&mut bench, 301, TcpFlags::SYN);
@@ -339,14 +387,44 @@ fn what_packets_change_of_exceptions_is_told_and_nothing_of_other_flows() {
     assert!(keys.iter().all(|key| events[0].get(key).is_some()), "{}", events[0]);
     follower.read_all(&mut bench);
     // Idle flows end.
+    let mut reasons = Vec::new();
+    for _ in 0..3 {
+        bench.advance_time(Duration::from_secs(50));
+        reasons.extend(end_reasons(&mut bench, &mut follower));
+    }
+    assert_eq!(reasons, vec!["idle"; exceptions.len()]);
+    assert!(follower.exceptions.is_empty());
+    // If no client has read for longer than a minute, events are lost.
     bench.advance_time(Duration::from_secs(80));
-    let text = bench.read("exception_events", &format!("0:{}", follower.next)).unwrap();
-    // No client has read for longer than a minute.
-    assert!(text.contains("\"lost\":true"), "{text}");
+    assert_eq!(read_since(&mut bench, follower.next)["lost"], true);
+}
+
+/// Reads the next events of ends, and their reasons.
+fn end_reasons(bench: &mut Bench, follower: &mut Follower) -> Vec<String> {
+    let recent = read_since(bench, follower.next);
+    follower.read_all(bench);
+    let ends = recent["events"].as_array().unwrap().iter().filter(|event| event["event"] == "end");
+    ends.map(|event| event["reason"].as_str().unwrap().to_string()).collect()
 }
 
 #[test]
-fn imported_flows_are_told_as_such_until_a_packet_of_them_comes() {
+fn exceptions_that_make_room_or_are_flushed_end_with_that_reason() {
+    let mut bench = bench("SERVICE 192.0.2.1:80, FLOWS 100, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2 weight 0");
+    let mut follower = Follower::begin(&mut bench);
+    // All of `b` are exceptions, since it is drained.
+    import(&mut bench, 1..81, "b");
+    follower.read_all(&mut bench);
+    assert_eq!(follower.exceptions.len(), 80);
+    import(&mut bench, 201..251, "a");
+    assert_eq!(end_reasons(&mut bench, &mut follower), vec!["displaced"; 30]);
+    bench.write("flush_flows", "b").unwrap();
+    bench.run();
+    assert_eq!(end_reasons(&mut bench, &mut follower), vec!["removed"; 50]);
+    assert!(follower.exceptions.is_empty());
+}
+
+#[test]
+fn imported_flows_are_reported_as_such_until_a_packet_of_them_comes() {
     let mut bench = bench("SERVICE 192.0.2.1:80, MEMBER a 10.0.0.1, MEMBER b 10.0.0.2");
     let mut follower = Follower::begin(&mut bench);
     import(&mut bench, 1..201, "a");
@@ -355,14 +433,15 @@ fn imported_flows_are_told_as_such_until_a_packet_of_them_comes() {
         let lately: Value = serde_json::from_str(&text).unwrap();
         lately["events"].as_array().unwrap().clone()
     };
-    let told = events(&mut bench, follower.next);
-    assert!((60..140).contains(&told.len()) && told.iter().all(|event| event["event"] == "import"));
+    let recent = events(&mut bench, follower.next);
+    assert!((60..140).contains(&recent.len()) && recent.iter().all(|event| event["event"] == "import"));
     follower.read_all(&mut bench);
     assert_eq!(follower.exceptions, brute_force(&mut bench, "maglev"));
     let client = *follower.exceptions.keys().next().unwrap();
     send(&mut bench, client, TcpFlags::ACK);
-    let told = events(&mut bench, follower.next);
-    assert_eq!((told.len(), &told[0]["event"], &told[0]["sport"]), (1, &"insert".into(), &client.into()));
+    let recent = events(&mut bench, follower.next);
+    let only = (&recent[0]["event"], &recent[0]["sport"]);
+    assert_eq!((recent.len(), only), (1, (&"insert".into(), &client.into())));
 }
 
 #[test]
@@ -384,7 +463,7 @@ fn exceptions_of_both_families_are_found() {
 }
 
 #[test]
-fn methods_with_a_past_have_no_exceptions_and_are_named() {
+fn methods_that_depend_on_earlier_packets_have_no_exceptions_and_are_named() {
     for method in ["resilient", "per-packet", "flowlet", "least-loaded"] {
         let mut bench = bench(&format!("{FOUR}, METHOD {method}"));
         for (handler, asked) in

@@ -125,7 +125,12 @@ fn digests_say_whether_two_machines_agree() {
         other.write(handler, text).unwrap();
         assert_ne!(status(&mut other)["digest"], digest, "{text}");
     }
-    assert_ne!(status(&mut bench(&format!("{THREE}, SEED 7")))["digest"], digest);
+    let of_seed = |method: &str, seed: u32| {
+        status(&mut bench(&format!("{THREE}, METHOD {method}, SEED {seed}")))["digest"].clone()
+    };
+    assert_ne!(of_seed("maglev", 7), digest);
+    assert_ne!(of_seed("hash", 7), of_seed("hash", 8));
+    assert_eq!(of_seed("xor", 7), of_seed("xor", 8), "it chooses without the seed");
     one.write("weight", "a 0").unwrap();
     let drained = status(&mut one);
     assert_eq!((&drained["method"], &drained["services"][0]), (&"maglev".into(), &"192.0.2.1:80".into()));
