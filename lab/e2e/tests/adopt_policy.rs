@@ -2,6 +2,7 @@
 //! policy comes, and nothing passes any more.
 
 use crate::support::adopting::{Net, echoes, on_the_net};
+use crate::support::connections::{Datagrams, until_fast};
 use crate::support::{Running, SOON, end, until_seen};
 use artery_rig::{Process, Result};
 use std::time::Instant;
@@ -56,6 +57,8 @@ const POLICIES: [[&str; 3]; 7] = [
 
 /// Waits until more packets of both families come to `b`.
 fn until_more(net: &Net, router: &mut Process) -> Result<()> {
+    // Without it the kernel forwards.
+    assert!(router.is_running(), "{}", router.stderr_so_far());
     let before = echoes(&net.b)?;
     until_seen(router, "that packets pass", || {
         Ok(echoes(&net.b)?.iter().zip(before).all(|(now, was)| *now >= was + 10))
@@ -113,5 +116,23 @@ fn nothing_passes_once_a_policy_drops(path: &str) {
         let packets: u64 = row.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
         assert!(packets > 100, "{}", output.stdout);
         Ok(())
+    });
+}
+
+/// Hops of IPv6 neighbors were withheld where those of IPv4 were.
+#[test]
+fn ipv6_goes_past_the_kernel_where_ipv4_is_not_forwarded() {
+    on_the_net("adopt-ipv6-alone", |net| {
+        net.r.sysctl("net.ipv4.ip_forward", "0")?;
+        for far in ["2001:db8:1::2", "2001:db8:2::2"] {
+            net.r.ping(far, 1)?;
+        }
+        let adopted = Running::adopt(net, "tc", &[])?;
+        let udp = Datagrams::open(&net.a, &net.b, "[2001:db8:2::2]:9001".parse().unwrap())?;
+        until_fast(net, &adopted, &mut |rounds| {
+            udp.exchange(rounds);
+        })?;
+        assert_eq!(net.a.ping("10.0.2.2", 2)?.received, 0);
+        adopted.end()
     });
 }

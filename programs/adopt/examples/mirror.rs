@@ -33,7 +33,7 @@ struct Late<'a> {
 }
 
 impl Sink for Late<'_> {
-    fn set_next_hops(&mut self, _: NextHopSetId, _: Option<&NextHopSet>) {}
+    fn set_next_hops(&mut self, _: Family, _: NextHopSetId, _: Option<&NextHopSet>) {}
     fn set_route4(&mut self, prefix: Prefix<u32>, _: Option<NextHopSetId>) {
         self.routes += 1;
         let number = prefix.first().wrapping_sub(FIRST) as usize;

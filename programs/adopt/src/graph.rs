@@ -169,7 +169,7 @@ fn withdraw_gateways(tables: &mut Tables, gateways: &[(PortId, IpAddr)]) {
 }
 
 impl Sink for Graph {
-    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
+    fn set_next_hops(&mut self, _: Family, id: NextHopSetId, way: Option<&NextHopSet>) {
         let before = match way {
             Some(way) => self.next_hop_sets.insert(id, way.clone()),
             None => self.next_hop_sets.remove(&id),
@@ -248,9 +248,9 @@ impl Sink for Graph {
 pub(crate) struct SinkPair<'a>(pub(crate) &'a mut dyn Sink, pub(crate) &'a mut dyn Sink);
 
 impl Sink for SinkPair<'_> {
-    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
-        self.0.set_next_hops(id, way);
-        self.1.set_next_hops(id, way);
+    fn set_next_hops(&mut self, family: Family, id: NextHopSetId, way: Option<&NextHopSet>) {
+        self.0.set_next_hops(family, id, way);
+        self.1.set_next_hops(family, id, way);
     }
     fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
         self.0.set_route4(prefix, way);

@@ -451,8 +451,8 @@ struct Steady {
 }
 
 impl Sink for Steady {
-    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
-        self.plain.set_next_hops(id, way);
+    fn set_next_hops(&mut self, family: Family, id: NextHopSetId, way: Option<&NextHopSet>) {
+        self.plain.set_next_hops(family, id, way);
     }
     fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
         assert!(way.is_some() || !self.good.contains(&prefix), "{prefix} was withdrawn");

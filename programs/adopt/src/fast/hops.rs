@@ -2,12 +2,28 @@
 use super::layout::{Hop, MOST_HOPS, Withheld};
 use super::memory::Memory;
 use super::numbers::IndexPool;
+use crate::kernel::Family;
 use artery_wire::EtherAddr;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 /// A neighbor: its interface and address.
 pub(super) type NeighborKey = (u32, IpAddr);
+
+/// What a next hop is for: packets of one family that are sent to a neighbor. Those of IPv4 may go by a
+/// neighbor of IPv6 (RFC 8950).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct HopKey {
+    is_v6: bool,
+    neighbor: NeighborKey,
+}
+
+impl HopKey {
+    /// For packets of this family.
+    pub(super) fn new(family: Family, neighbor: NeighborKey) -> HopKey {
+        HopKey { is_v6: family == Family::V6, neighbor }
+    }
+}
 
 /// An interface that packets leave by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +54,7 @@ struct HopEntry {
 /// The neighbors that are in use, and the link addresses of all that are known.
 #[derive(Debug)]
 pub(super) struct HopTable {
-    entries: HashMap<NeighborKey, HopEntry>,
+    entries: HashMap<HopKey, HopEntry>,
     macs: HashMap<NeighborKey, EtherAddr>,
     exits: HashMap<u32, EgressInterface>,
     /// By the bridge and the address: the member that an address is behind.
@@ -50,8 +66,8 @@ pub(super) struct HopTable {
     /// Interfaces by which IPv4 leaves also where it came in.
     returning: HashSet<u32>,
     numbers: IndexPool,
-    /// Neighbors whose hop was unset; the hop is written again once no run of a program sends by the old one.
-    changed: HashSet<NeighborKey>,
+    /// Hops that were unset; they are written again once no run of a program sends by the old ones.
+    changed: HashSet<HopKey>,
 }
 
 impl HopTable {
@@ -72,7 +88,7 @@ impl HopTable {
 
     /// Returns the index of a hop, for one more user. Without room it is the hop that leaves
     /// packets to the kernel.
-    pub(super) fn acquire_hop(&mut self, memory: &Memory, key: NeighborKey) -> u32 {
+    pub(super) fn acquire_hop(&mut self, memory: &Memory, key: HopKey) -> u32 {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.users += 1;
             return entry.at;
@@ -84,7 +100,7 @@ impl HopTable {
     }
 
     /// Takes back what [`acquire_hop`](Self::acquire_hop) gave.
-    pub(super) fn release_hop(&mut self, memory: &Memory, key: NeighborKey) {
+    pub(super) fn release_hop(&mut self, memory: &Memory, key: HopKey) {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         entry.users -= 1;
         if entry.users == 0 {
@@ -102,7 +118,9 @@ impl HopTable {
             None => self.macs.remove(&key),
         };
         if before != mac {
-            self.unset_changed(memory, key);
+            [false, true]
+                .into_iter()
+                .for_each(|is_v6| self.unset_changed(memory, HopKey { is_v6, neighbor: key }));
         }
         before.is_some()
     }
@@ -171,8 +189,8 @@ impl HopTable {
 
     /// Writes the hops again of neighbors for which something holds, by their link addresses.
     fn change_where(&mut self, memory: &Memory, holds: impl Fn(&NeighborKey, Option<&EtherAddr>) -> bool) {
-        let is_meant = |key: &&NeighborKey| holds(key, self.macs.get(*key));
-        let there: Vec<NeighborKey> = self.entries.keys().filter(is_meant).copied().collect();
+        let is_meant = |key: &&HopKey| holds(&key.neighbor, self.macs.get(&key.neighbor));
+        let there: Vec<HopKey> = self.entries.keys().filter(is_meant).copied().collect();
         there.into_iter().for_each(|key| self.unset_changed(memory, key));
     }
 
@@ -196,26 +214,28 @@ impl HopTable {
     /// The neighbors that packets were sent to since the last call.
     pub(super) fn drain_used(&self, memory: &Memory) -> Vec<NeighborKey> {
         let used = self.entries.iter().filter(|(_, entry)| memory.clear_used(entry.at));
-        used.map(|(key, _)| *key).collect()
+        let mut used: Vec<NeighborKey> = used.map(|(key, _)| key.neighbor).collect();
+        used.sort_unstable();
+        used.dedup();
+        used
     }
 
-    fn unset_changed(&mut self, memory: &Memory, key: NeighborKey) {
+    fn unset_changed(&mut self, memory: &Memory, key: HopKey) {
         if let Some(entry) = self.entries.get(&key) {
             memory.unset_hop(entry.at);
             self.changed.insert(key);
         }
     }
 
-    fn write_hop(&self, memory: &Memory, key: NeighborKey) {
-        let (Some(entry), Some(mac)) = (self.entries.get(&key), self.macs.get(&key)) else { return };
-        let Some(exit) = self.exits.get(&key.0) else { return };
-        // Packets of IPv4 may go by a neighbor of IPv6 (RFC 8950).
-        let is_v6 = key.1.is_ipv6();
-        let by_v6 = || self.withheld.get(&(true, key.0)).filter(|_| is_v6);
-        if let Some(why) = self.withheld.get(&(false, key.0)).or_else(by_v6) {
+    fn write_hop(&self, memory: &Memory, key: HopKey) {
+        let HopKey { is_v6, neighbor } = key;
+        let link = neighbor.0;
+        let (Some(entry), Some(mac)) = (self.entries.get(&key), self.macs.get(&neighbor)) else { return };
+        let Some(exit) = self.exits.get(&link) else { return };
+        if let Some(why) = self.withheld.get(&(is_v6, link)) {
             return memory.withhold_hop(entry.at, *why);
         }
-        let (device, mtu) = match self.find_device(key.0, *mac, exit) {
+        let (device, mtu) = match self.find_device(link, *mac, exit) {
             Ok(found) => found,
             Err(Some(why)) => return memory.withhold_hop(entry.at, why),
             Err(None) => return,
@@ -228,7 +248,7 @@ impl HopTable {
             device,
             port: exit.port,
             // The kernel redirects packets of IPv6 whatever is set.
-            returns: !is_v6 && self.returning.contains(&key.0),
+            returns: !is_v6 && self.returning.contains(&link),
         };
         memory.write_hop(entry.at, &hop);
     }
@@ -244,5 +264,41 @@ impl HopTable {
         for key in std::mem::take(&mut self.changed) {
             self.write_hop(memory, key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::{HOP_READY, HOP_WORDS, READY};
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn a_neighbor_of_ipv6_has_a_hop_for_each_family_and_one_is_withheld_without_the_other() {
+        let Ok(memory) = Memory::new() else {
+            return eprintln!("skipped: BPF maps need CAP_BPF");
+        };
+        let (mac, neighbor) = (EtherAddr([2, 0, 0, 0, 0, 1]), (7, "2001:db8::2".parse().unwrap()));
+        let exit = EgressInterface { mac, mtu: 1500, vlan: None, device: Some(1), port: 1 };
+        let mut hops = HopTable::new();
+        hops.set_exit(&memory, 7, Some(exit));
+        hops.set_neighbor(&memory, neighbor, Some(mac));
+        let keys = [Family::V4, Family::V6].map(|family| HopKey::new(family, neighbor));
+        let places = keys.map(|key| hops.acquire_hop(&memory, key));
+        let are_ready = |hops: &mut HopTable| {
+            hops.commit_changes(&memory);
+            places.map(|at| memory.hops[at as usize * HOP_WORDS + HOP_READY].load(Relaxed) == READY)
+        };
+        assert_eq!(are_ready(&mut hops), [true, true]);
+        for (is_v6, expected) in [(false, [false, true]), (true, [true, false])] {
+            hops.set_withheld(&memory, (is_v6, 7), Some(Withheld::ALL[0]));
+            assert_eq!(are_ready(&mut hops), expected);
+            hops.set_withheld(&memory, (is_v6, 7), None);
+            assert_eq!(are_ready(&mut hops), [true, true]);
+        }
+        hops.set_neighbor(&memory, neighbor, None);
+        assert_eq!(are_ready(&mut hops), [false, false]);
+        keys.into_iter().for_each(|key| hops.release_hop(&memory, key));
+        assert!(hops.entries.is_empty());
     }
 }

@@ -1,8 +1,9 @@
 //! Next-hop sets of the mirror as groups: one word each, which many routes lead to.
-use super::hops::{HopTable, NeighborKey};
+use super::hops::{HopKey, HopTable, NeighborKey};
 use super::layout::{MOST_GROUPS, MOST_MEMBERS, ROUTED};
 use super::memory::Memory;
 use super::numbers::IndexPool;
+use crate::kernel::Family;
 use crate::mirror::{Hop, NextHopSet, NextHopSetId};
 use artery_lpm::Group;
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ const MOST_SHARES: u32 = 256;
 
 #[derive(Debug, Default)]
 struct GroupState {
-    keys: Vec<NeighborKey>,
+    keys: Vec<HopKey>,
     /// Where its members are, and how many, if it has more than one.
     members: Option<(u32, u32)>,
     /// The interface on which destinations are neighbors themselves.
@@ -65,7 +66,7 @@ impl GroupTable {
         &mut self,
         memory: &Memory,
         hops: &mut HopTable,
-        id: NextHopSetId,
+        (family, id): (Family, NextHopSetId),
         way: Option<&NextHopSet>,
     ) -> bool {
         let group = GroupTable::group_of(id);
@@ -75,7 +76,7 @@ impl GroupTable {
         let before = self.at_hand(group);
         let state = match way {
             Some(NextHopSet::Hops(members)) => {
-                let mut state = self.build_state(memory, hops, group, members);
+                let mut state = self.build_state(memory, hops, (family, group), members);
                 state.links = members.iter().map(|hop| hop.link).collect();
                 Some(state)
             }
@@ -98,15 +99,15 @@ impl GroupTable {
         &mut self,
         memory: &Memory,
         hops: &mut HopTable,
-        group: Group,
+        (family, group): (Family, Group),
         members: &[Hop],
     ) -> GroupState {
         if let [Hop { link, gateway: None, .. }] = members {
             memory.set_group(group, 0, 0);
             return GroupState { at_hand: Some(*link), ..GroupState::default() };
         }
-        let keys = members.iter().map(|hop| Some((hop.link, hop.gateway?)));
-        let Some(keys) = keys.collect::<Option<Vec<NeighborKey>>>() else {
+        let keys = members.iter().map(|hop| Some(HopKey::new(family, (hop.link, hop.gateway?))));
+        let Some(keys) = keys.collect::<Option<Vec<HopKey>>>() else {
             memory.set_group(group, 0, 0);
             return GroupState::default();
         };
@@ -163,8 +164,10 @@ impl GroupTable {
         key: NeighborKey,
     ) -> Group {
         let Some(group) = self.neighbors.allocate(1) else { return KERNEL };
-        memory.set_group(group, hops.acquire_hop(memory, key), 1);
-        let state = GroupState { keys: vec![key], links: vec![key.0], ..GroupState::default() };
+        let family = if key.1.is_ipv6() { Family::V6 } else { Family::V4 };
+        let hop = HopKey::new(family, key);
+        memory.set_group(group, hops.acquire_hop(memory, hop), 1);
+        let state = GroupState { keys: vec![hop], links: vec![key.0], ..GroupState::default() };
         memory.set_inputs(group, self.input_ports(&state));
         self.states.insert(group, state);
         group

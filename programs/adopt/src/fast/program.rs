@@ -115,7 +115,8 @@ enum Slot {
     Context = -72,
     /// By tc, bytes from where the IP header begins to the end of the frame.
     Rest = -80,
-    /// The flags of the port, across a call.
+    /// The flags of the port, across a call, until flows are looked up; of IPv6 then the last half of the new
+    /// destination.
     Flags = -96,
     /// Where this processor counts its copies, and the copy that is being made.
     Head = -112,
@@ -124,13 +125,12 @@ enum Slot {
     Input = -88,
     /// Ports, and the protocol, as records of flows have them.
     FlowKey = -128,
-    /// What the record of the flow says, see `flows`; these are there where flows are looked up. What they
-    /// are of IPv6, `flow` says.
+    /// What the record of the flow says, see `flows`; these are there where flows are looked up.
     Properties = -136,
     NewSource = -144,
     NewDestination = -152,
     NewPorts = -160,
-    /// The address that routes are looked up by, of IPv4.
+    /// Of IPv4 the address that routes are looked up by; of IPv6 the first half of the new destination.
     Destination = -168,
     AddressDifference = -176,
     PortDifference = -184,

@@ -406,8 +406,8 @@ fn the_verifier_is_far_from_its_limit_with_each_program() {
         let rig = Rig::make(seed, None, has_flows, bridge, fibs);
         for program in rig.programs.iter().flatten() {
             let Some(count) = bpf::verified_instructions(program).unwrap() else { return };
-            assert!(count < MOST_VERIFIED, "{count}: arrays as of table {seed}, flows: {has_flows}");
-            eprintln!("{count}: arrays as of table {seed}, flows: {has_flows}, {bridge:?}, {fibs} FIBs");
+            let what = format!("arrays as of table {seed}, flows: {has_flows}, {bridge:?}, {fibs} FIBs");
+            assert!(count < MOST_VERIFIED, "{count}: {what}");
         }
     }
 }

@@ -61,7 +61,7 @@ impl Paths {
             self.entries.push(None);
         }
         if let (PathOutcome::NextHops(way), false) = (&outcome, is_always_the_kernels(path)) {
-            sink.set_next_hops(NextHopSetId(id + 1), Some(way));
+            sink.set_next_hops(family, NextHopSetId(id + 1), Some(way));
         }
         self.ids_mut(family).insert(path.clone(), id);
         self.entries[id as usize] = Some(PathEntry { key: (family, path.clone()), uses: 1, outcome });
@@ -87,7 +87,7 @@ impl Paths {
         self.ids_mut(family).remove(&path);
         self.free.push_back(id);
         if !is_always_the_kernels(&path) {
-            sink.set_next_hops(NextHopSetId(id + 1), None);
+            sink.set_next_hops(family, NextHopSetId(id + 1), None);
         }
     }
 
@@ -149,7 +149,7 @@ impl Paths {
                 continue;
             }
             if let PathOutcome::NextHops(way) = &outcome {
-                sink.set_next_hops(NextHopSetId(id as PathId + 1), Some(way));
+                sink.set_next_hops(kept.key.0, NextHopSetId(id as PathId + 1), Some(way));
             }
             if standing_of(&outcome) != standing_of(&kept.outcome) {
                 changed.insert(id as PathId);

@@ -78,7 +78,7 @@ fn lookup_longest<A: Address>(
 }
 
 impl Sink for RecordingSink {
-    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
+    fn set_next_hops(&mut self, _: Family, id: NextHopSetId, way: Option<&NextHopSet>) {
         assert_ne!(id, NextHopSetId::KERNEL, "the kernel's set is never sent");
         set_or_remove(&mut self.next_hop_sets, id, way.cloned());
     }

@@ -51,9 +51,9 @@ pub enum Exclusion {
 
 /// Receives the mirror's changes: the accelerator, a graph, or a record for tests.
 pub trait Sink {
-    /// Sets or removes (`None`) a next-hop set. Called before the first route that leads to it,
-    /// and after the last.
-    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>);
+    /// Sets or removes (`None`) a next-hop set, which routes of this family lead to. Called before the first
+    /// route that does, and after the last.
+    fn set_next_hops(&mut self, family: Family, id: NextHopSetId, way: Option<&NextHopSet>);
     /// Packets to this prefix, and to no longer one, use this next-hop set from now on; `None` removes the
     /// prefix, which may not have been there.
     fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>);

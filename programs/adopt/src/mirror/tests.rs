@@ -348,7 +348,7 @@ fn a_change_of_an_object_is_one_word_for_all_its_routes() {
 fn a_look_at_everything_withdraws_nothing_that_is_right() {
     struct IgnoringSink;
     impl Sink for IgnoringSink {
-        fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
+        fn set_next_hops(&mut self, _: Family, id: NextHopSetId, way: Option<&NextHopSet>) {
             // Paths are shared by content: an equal one is not sent again.
             panic!("{id:?} {way:?}");
         }

@@ -63,9 +63,9 @@ impl Sinks {
 }
 
 impl Sink for Sinks {
-    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
-        self.plain.set_next_hops(id, way);
-        self.accelerator.set_next_hops(id, way);
+    fn set_next_hops(&mut self, family: Family, id: NextHopSetId, way: Option<&NextHopSet>) {
+        self.plain.set_next_hops(family, id, way);
+        self.accelerator.set_next_hops(family, id, way);
     }
     fn set_route4(&mut self, prefix: Prefix<u32>, way: Option<NextHopSetId>) {
         self.plain.set_route4(prefix, way);

@@ -152,7 +152,8 @@ pub(super) fn run(facts: Vec<Facts>, options: &AdoptOptions, early: &EarlyHangup
     if let Some(samples) = &mut samples {
         samples.collect_samples(&mut session);
     }
-    // Programs stop before the graph that they send to, and the ports are free behind both.
+    // Programs stop before the graph that they send to, and the ports are free after both. Where an error
+    // ends it, the process ends, too: others may take the ports while the graph still runs, for as long.
     let claims = session.take_claims();
     drop(session);
     engine.map_or(Ok(()), Engine::end)?;

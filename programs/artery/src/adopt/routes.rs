@@ -111,6 +111,7 @@ mod tests {
         for (number, links) in [(1, vec![2]), (2, vec![2, 3]), (3, vec![2, 9])] {
             let hop = |link| Hop { link, gateway: None, weight: 1 };
             told.set_next_hops(
+                Family::V4,
                 NextHopSetId(number),
                 Some(&NextHopSet::Hops(links.into_iter().map(hop).collect())),
             );

@@ -8,8 +8,8 @@ use artery_wire::EtherAddr;
 use std::net::IpAddr;
 
 impl Sink for Accelerator {
-    fn set_next_hops(&mut self, id: NextHopSetId, way: Option<&NextHopSet>) {
-        if self.groups.set_group(&self.memory, &mut self.hops, id, way) {
+    fn set_next_hops(&mut self, family: Family, id: NextHopSetId, way: Option<&NextHopSet>) {
+        if self.groups.set_group(&self.memory, &mut self.hops, (family, id), way) {
             self.ipv4.review_neighbors(Prefix::ALL, &self.groups);
             self.ipv6.review_neighbors(Prefix::ALL, &self.groups);
             for vrf in self.vrfs.values_mut() {

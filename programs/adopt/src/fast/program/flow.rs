@@ -27,7 +27,7 @@ struct Headers {
     addresses: i16,
     /// The protocol of echoes, and their types.
     echo: (i32, [i32; 2]),
-    /// Where a word stands for what is not replaced.
+    /// Slots that get any number where nothing is translated: the verifier demands that they are written.
     unused: &'static [Slot],
 }
 
@@ -119,13 +119,16 @@ pub(super) fn new_addresses6() -> impl Iterator<Item = Slot> {
     NEW_SOURCE6.into_iter().chain(NEW_DESTINATION6)
 }
 
+// No flag of a port, of which the number of its FIB is the highest, is a flag of flows.
+const _: () = assert!(MOST_FIBS << Flags::FIB <= TRANSLATED_V6);
+
 /// Goes to `is_done` where all packets of the family are forwarded.
 fn begin(w: &mut ProgramWriter<'_>, headers: &Headers, is_done: Label) {
     w.load_slot(R1, Slot::Flags);
     for slot in headers.unused {
         w.store_slot(*slot, R1);
     }
-    // No flag is so high. To the verifier this is a number like that of a flow.
+    // None of these is a flag of the port: 0, but to the verifier a number like that of a flow.
     w.a.set(R2, R1);
     w.a.compute_32(And, R2, (ESTABLISHED | TRANSLATED | TRANSLATED_V6) as i32);
     w.store_slot(Slot::Properties, R2);
