@@ -163,9 +163,14 @@ impl PacketSamples {
     }
 
     /// Reads the numbers of all interfaces that samples are taken at: one that is made again has another.
+    /// Those that no element has any more are forgotten.
     pub fn read_interfaces(&self, number_of: impl Fn(&str) -> u32) {
-        let interfaces = self.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
-        interfaces.iter().for_each(|(name, number)| number.store(number_of(name), Relaxed));
+        let mut interfaces = self.interfaces.lock().unwrap_or_else(PoisonError::into_inner);
+        interfaces.retain(|_, number| Arc::strong_count(number) > 1);
+        let known: Vec<_> = interfaces.iter().map(|(name, number)| (name.clone(), number.clone())).collect();
+        // The kernel may take its time to answer, and new elements shall not wait for that.
+        drop(interfaces);
+        known.iter().for_each(|(name, number)| number.store(number_of(name), Relaxed));
     }
 
     /// Samples so far, with those that found no room.
@@ -332,6 +337,30 @@ mod tests {
             seen += size;
         }
         assert_eq!(numbers, (5..seen).step_by(10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn numbers_of_interfaces_are_read_without_a_lock_and_while_they_are_used() {
+        let samples = PacketSamples::default();
+        let (first, second) = (samples.interface("eth1"), samples.interface("eth2"));
+        let added = Mutex::new(None);
+        let read = || {
+            let asked = Mutex::new(Vec::new());
+            samples.read_interfaces(|name| {
+                *added.lock().unwrap() = Some(samples.interface("eth3"));
+                asked.lock().unwrap().push(name.to_string());
+                name[3..].parse().unwrap()
+            });
+            let mut asked = asked.into_inner().unwrap();
+            asked.sort();
+            asked
+        };
+        assert_eq!(read(), ["eth1", "eth2"]);
+        assert_eq!((first.load(Relaxed), second.load(Relaxed)), (1, 2));
+        drop(first);
+        assert_eq!(read(), ["eth2", "eth3"]);
+        assert_eq!(added.lock().unwrap().as_ref().map(|number| number.load(Relaxed)), Some(3));
+        assert!(Arc::ptr_eq(&second, &samples.interface("eth2")));
     }
 
     #[test]

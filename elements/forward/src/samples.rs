@@ -14,8 +14,9 @@ pub(crate) struct PortSampler {
 
 impl PortSampler {
     pub(crate) fn new(samples: Arc<PacketSamples>, router: &SharedRouter) -> PortSampler {
-        let tables = router.lock_tables();
-        let interfaces = tables.ports().iter().map(|port| samples.interface(&port.name)).collect();
+        // The tables are locked only for this: packets wait for them.
+        let ports = router.lock_tables().ports();
+        let interfaces = ports.iter().map(|port| samples.interface(&port.name)).collect();
         PortSampler { sampler: Sampler::new(samples), interfaces }
     }
 

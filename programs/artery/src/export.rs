@@ -1,6 +1,6 @@
 //! What leaves a router beside packets: records of flows and samples to a collector by IPFIX, and samples to
-//! the kernel's PSAMPLE group. One thread sends what workers have recorded; it never waits, and workers never
-//! wait for it.
+//! the kernel's PSAMPLE group. One thread sends what workers have recorded. It waits for the helper, briefly;
+//! workers never wait for it.
 use crate::ipfix::{self, IpfixSettings, MessageSender};
 use crate::metrics::Exposition;
 use crate::output::Output;
@@ -118,7 +118,7 @@ impl ExportTargets {
         self.read_interfaces();
         let samples = self.samples.drain_samples();
         if let Some(group) = &mut self.psample {
-            group.send_samples(&samples);
+            group.send_samples(&samples, PERIOD);
         }
         if let Some(ipfix) = &mut self.ipfix {
             ipfix.send_records(&samples);

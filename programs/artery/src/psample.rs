@@ -9,6 +9,7 @@ use std::io;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// The group of hsflowd's examples.
 const GROUP: u32 = 1;
@@ -86,7 +87,9 @@ pub(crate) struct SampleTarget {
 }
 
 impl SampleTarget {
-    pub(crate) fn send_samples(&mut self, samples: &[SampledPacket]) {
+    /// Sends samples until `limit` has passed. Those that are left then are lost, as more wait by that time.
+    pub(crate) fn send_samples(&mut self, samples: &[SampledPacket], limit: Duration) {
+        let end = Instant::now() + limit;
         let mut failure = None;
         for (done, packet) in samples.iter().enumerate() {
             let PsampleSettings { interval, group } = self.settings;
@@ -102,21 +105,22 @@ impl SampleTarget {
             // Counted whether or not it was sent: an agent sees by it how many are missing.
             self.sequence = self.sequence.wrapping_add(1);
             let sent = self.sender.send(&sample);
+            // The helper has had its time for this one, or for all.
+            let is_late = Instant::now() >= end
+                || sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
             match sent {
-                Ok(()) => {
-                    self.counts.sent.fetch_add(1, Relaxed);
-                }
+                Ok(()) => _ = self.counts.sent.fetch_add(1, Relaxed),
                 Err(error) => {
-                    // The helper has had its time: what else waits is lost, too.
-                    let is_late = error.kind() == io::ErrorKind::WouldBlock;
-                    let lost = if is_late { samples.len() - done } else { 1 };
-                    self.counts.unsent.fetch_add(lost as u64, Relaxed);
+                    self.counts.unsent.fetch_add(1, Relaxed);
                     failure = Some(error);
-                    if is_late {
-                        self.sequence = self.sequence.wrapping_add(lost as u32 - 1);
-                        break;
-                    }
                 }
+            }
+            let left = samples.len() - done - 1;
+            if is_late && left > 0 {
+                self.counts.unsent.fetch_add(left as u64, Relaxed);
+                self.sequence = self.sequence.wrapping_add(left as u32);
+                failure.get_or_insert(io::ErrorKind::TimedOut.into());
+                break;
             }
         }
         if !samples.is_empty() {
@@ -159,6 +163,51 @@ pub(crate) fn write_metrics(resources: &Resources, text: &mut Exposition) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use artery_common::packet_samples::FrameStart;
+    use artery_wire::IpProtocol;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn samples_that_find_no_time_are_counted_and_the_next_ones_are_sent() {
+        let (helper, socket) = UnixDatagram::pair().unwrap();
+        // One that would wait is late at once.
+        socket.set_nonblocking(true).unwrap();
+        helper.set_nonblocking(true).unwrap();
+        let mut target = SampleTarget {
+            settings: "1".parse().unwrap(),
+            sender: SampleSender::Helper(socket.into()),
+            counts: Arc::default(),
+            voice: Output::for_terminal(),
+            sequence: 0,
+            has_failed: false,
+        };
+        let packet = SampledPacket {
+            ends: [([10, 0, 0, 1].into(), 7), ([10, 0, 0, 2].into(), 9)],
+            protocol: IpProtocol::UDP,
+            tos: 0,
+            tcp_flags: 0,
+            bytes: 60,
+            ingress: 0,
+            egress: 0,
+            time: Duration::ZERO,
+            frame: FrameStart::new(&[7; 74], 74),
+        };
+        let samples = vec![packet; 3000];
+        let mut send = |count: usize, limit| {
+            target.send_samples(&samples[..count], limit);
+            let received = std::iter::from_fn(|| helper.recv(&mut [0; 2000]).ok()).count() as u64;
+            let counts = (target.counts.sent.load(Relaxed), target.counts.unsent.load(Relaxed));
+            (received, counts, target.sequence, target.has_failed)
+        };
+        assert_eq!(send(3, Duration::ZERO), (1, (1, 2), 3, true), "the first takes all of the time");
+        assert_eq!(send(1, Duration::ZERO), (1, (2, 2), 4, false), "none is left");
+        let long = Duration::from_secs(60);
+        assert_eq!(send(3, long), (3, (5, 2), 7, false));
+        let (received, (sent, unsent), sequence, has_failed) = send(3000, long);
+        assert!(received < 3000 && has_failed, "the helper reads none meanwhile");
+        assert_eq!((sent, sent + unsent, sequence), (5 + received, 3007, 3007));
+        assert_eq!(send(0, long), (0, (sent, unsent), 3007, true), "nothing was tried");
+    }
 
     #[test]
     fn samples_have_an_interval_and_a_group() {

@@ -282,6 +282,10 @@ fn files_have_messages_with_remedies() {
     let path = path.to_str().unwrap();
     PcapWriter::create(path, PcapOptions::default()).unwrap().write(Time::ZERO, 9, &[0; 9]).unwrap();
     assert_eq!(read_all(PcapReader::open(path).unwrap()).0.len(), 1, "dropping a writer flushes it");
+    PcapWriter::check(path).unwrap();
+    assert_eq!(read_all(PcapReader::open(path).unwrap()).0.len(), 1, "a check changes nothing");
+    PcapWriter::check("-").unwrap();
+    assert!(!std::path::Path::new("-").exists(), "it is standard output");
 }
 
 #[test]

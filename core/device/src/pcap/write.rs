@@ -43,6 +43,9 @@ impl PcapWriter {
     }
     /// Whether [`PcapWriter::create`] could open the file, without changing what it holds.
     pub fn check(path: &str) -> Result<(), DeviceError> {
+        if path == "-" {
+            return Ok(());
+        }
         check_writable(path).map_err(|e| DeviceError::from_file(path, OPENING, &e))
     }
     /// Writes to anything; `path` names it in messages.

@@ -1,6 +1,5 @@
 //! Lines that elements print, on standard error or to a file.
-use super::output_file::OutputFile;
-use super::to_ip_summary_dump::io_message;
+use super::output_file::{OutputFile, io_message};
 use artery_device::{check_writable, create_private};
 use artery_engine::{Context, StartError};
 use std::fs::File;
@@ -14,7 +13,7 @@ pub(crate) struct LineOutput {
 }
 
 impl LineOutput {
-    /// Prints to a file of this name, and without one on standard error.
+    /// Prints to a file of this name, also where that is `-`, and without one on standard error.
     pub(crate) fn new(class: &'static str, name: Option<String>) -> LineOutput {
         LineOutput { class, file: name.filter(|name| !name.is_empty()).map(OutputFile::new) }
     }

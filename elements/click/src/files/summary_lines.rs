@@ -1,5 +1,5 @@
 //! The lines of a summary: of a file, of standard input, or of a text.
-use super::to_ip_summary_dump::io_message;
+use super::output_file::io_message;
 use artery_device::files;
 use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 

@@ -1,4 +1,4 @@
-use super::output_file::OutputFile;
+use super::output_file::{OutputFile, io_message};
 use super::summary::{Field, SummaryOptions, VERSION, describe_packet, first_timestamp};
 use super::transfer::{pull_and_push, send_or_end};
 use artery_device::{check_writable, create_private};
@@ -111,6 +111,14 @@ impl Output {
         match path {
             "-" => Ok(Output::Printed),
             path => Ok(Output::File(BufWriter::new(create_private(path)?))),
+        }
+    }
+
+    /// Whether [`Output::open`] could open the file, without changing what it holds.
+    fn check(path: &str) -> io::Result<()> {
+        match path {
+            "-" => Ok(()),
+            path => check_writable(path),
         }
     }
 }
@@ -289,7 +297,7 @@ impl Element for ToIpSummaryDump {
 
     fn start(&mut self, cx: &mut Context<'_>) -> Result<(), StartError> {
         let is_replacing = cx.is_replacing();
-        let started = self.file.start(is_replacing, check_writable, Output::open);
+        let started = self.file.start(is_replacing, Output::check, Output::open);
         started.map_err(|error| StartError::new(io_message(self.file.path(), &error)))?;
         if !is_replacing {
             self.write_header(cx);
@@ -313,11 +321,6 @@ impl Element for ToIpSummaryDump {
     fn stop(&mut self, cx: &mut Context<'_>) {
         self.flush_output(cx);
     }
-}
-
-/// The system's message about a file, without the number of the error.
-pub(crate) fn io_message(path: &str, error: &io::Error) -> String {
-    format!("{path}: {}", artery_device::system_message(error))
 }
 
 #[cfg(test)]
@@ -434,6 +437,12 @@ mod tests {
         next.write("flush", "").unwrap();
         assert_eq!(text(&renamed), format!("{head}10.0.0.1\n10.0.0.2\n"));
         assert_eq!(text(&path), format!("{head}10.0.0.3\n"));
+        // With `-` a file of that name is neither checked nor created.
+        let standard = Bench::setup(&CLASS, "-, FIELDS ip_src").sharing_with(&next).as_replacement();
+        let mut standard = standard.build().unwrap();
+        send(&mut standard, "10.0.0.5");
+        assert_eq!(standard.stdout_text(), format!("{head}10.0.0.5\n"));
+        assert!(!std::path::Path::new("-").exists());
         // Without a predecessor of the same name a new file is created.
         let mut other = Bench::setup(&CLASS, &config).sharing_with(&next).as_replacement().build().unwrap();
         send(&mut other, "10.0.0.4");

@@ -1,4 +1,5 @@
-//! Names of IP protocols and of ICMP's types and codes, as configurations and printed packets spell them.
+//! Names of IP protocols, ports, and ICMP's types and codes, as configurations, patterns and printed packets
+//! spell them.
 use artery_engine::ArgValue;
 use artery_engine::names::Names;
 
@@ -226,7 +227,10 @@ mod tests {
         assert_eq!(Protocol::parse("0x11", &names), Ok(Protocol(17)));
         assert!(Protocol::parse("256", &names).is_err());
         assert_eq!(IcmpTypeName::parse("timeexceeded", &names), Ok(IcmpTypeName(11)));
+        assert_eq!(Protocol::parse("udplite", &names), Ok(Protocol(136)));
+        assert!(Protocol::parse("eigrp", &names).is_err(), "only patterns have it");
         assert_eq!(UdpPort::parse("dns", &names), Ok(UdpPort(53)));
+        assert_eq!(UdpPort::parse("ssh", &names), Ok(UdpPort(22)));
         assert_eq!((read_icmp_code(11, "reassembly"), read_icmp_code(11, "port")), (Some(1), None));
         assert_eq!(
             (protocol_name(6), icmp_type(8), icmp_code(3, 4)),

@@ -23,7 +23,7 @@ checksum. Packets without a whole IP header are dropped.",
         }))
         .sets_argument("DSCP")],
     live: true,
-    build: |args| Ok(Box::new(SetDscp { tos: read_dscp(args.read("DSCP"))?, set: set_ipv4 })),
+    build: |args| Ok(Box::new(SetDscp { tos: read_dscp(args.read("DSCP"))?, is_v6: false })),
     ..Class::PER_WORKER
 };
 
@@ -35,7 +35,7 @@ pub static IP6: Class = Class {
 Expects IPv6 packets, data starting at the IP header or the header marked by an earlier element, and sets the
 upper six bits of their traffic class to `DSCP`. Packets without a whole IPv6 header are dropped.",
     example: "Idle -> CheckIP6Header -> SetIP6DSCP(46) -> Discard;",
-    build: |args| Ok(Box::new(SetDscp { tos: read_dscp(args.read("DSCP"))?, set: set_ipv6 })),
+    build: |args| Ok(Box::new(SetDscp { tos: read_dscp(args.read("DSCP"))?, is_v6: true })),
     ..CLASS
 };
 
@@ -45,7 +45,7 @@ const ECN: u8 = 3;
 struct SetDscp {
     /// The code point, shifted to its position in the type of service or traffic class.
     tos: u8,
-    set: fn(&mut Packet, u8) -> Result<(), DropReason>,
+    is_v6: bool,
 }
 
 fn read_dscp(dscp: Result<u32, ArgError>) -> Result<u8, ArgError> {
@@ -71,7 +71,10 @@ fn set_ipv6(packet: &mut Packet, dscp: u8) -> Result<(), DropReason> {
 
 impl Element for SetDscp {
     fn push(&mut self, _input: usize, batch: &mut Batch, cx: &mut Context<'_>) {
-        edit_each(batch, cx, |packet| (self.set)(packet, self.tos));
+        match self.is_v6 {
+            false => edit_each(batch, cx, |packet| set_ipv4(packet, self.tos)),
+            true => edit_each(batch, cx, |packet| set_ipv6(packet, self.tos)),
+        }
     }
 }
 

@@ -329,6 +329,8 @@ fn fields_flags_and_types_have_their_words() {
         &["unreachable", "icmp type > 8"],
     );
     check(ip4().tos(3).udp(1, 2), &["ip ce", "ip ect"], &[]);
+    check(ip4().raw(136, [0; 8]), &["udplite", "ip proto udplite", "ip proto 136"], &["udp", "egp"]);
+    check(ip4().raw(88, [0; 8]), &["eigrp", "ip proto eigrp", "ip proto 88"], &["ipv6-icmp"]);
 }
 
 #[test]

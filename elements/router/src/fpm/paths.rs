@@ -41,6 +41,12 @@ impl Paths {
         if let Some(number) = self.numbers.get(&key) {
             if let Some(record) = &mut self.records[*number as usize] {
                 record.routes += 1;
+                for (spec, target) in record.specs.iter_mut().zip(targets) {
+                    // The kernel may be able to answer now.
+                    if matches!(spec, Err(RejectReason::UnknownInterface)) {
+                        *spec = compute_spec(&record.key, next_hops, target);
+                    }
+                }
             }
             return *number;
         }

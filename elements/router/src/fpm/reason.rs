@@ -16,6 +16,8 @@ pub(crate) enum RejectReason {
     LinkLocal,
     /// Its interface on the host is not that of a port.
     Interface,
+    /// The kernel can't be asked what its interface is, as without descriptors.
+    UnknownInterface,
     /// It names neither gateway nor port.
     NoPort,
     /// No port has an address in a prefix with its gateway.
@@ -30,13 +32,14 @@ pub(crate) enum RejectReason {
 }
 
 impl RejectReason {
-    pub(crate) const ALL: [RejectReason; 12] = [
+    pub(crate) const ALL: [RejectReason; 13] = [
         RejectReason::Encapsulation,
         RejectReason::Selective,
         RejectReason::Type,
         RejectReason::UnknownNextHop,
         RejectReason::LinkLocal,
         RejectReason::Interface,
+        RejectReason::UnknownInterface,
         RejectReason::NoPort,
         RejectReason::OffLink,
         RejectReason::Gateway,
@@ -67,6 +70,9 @@ impl RejectReason {
                 ("link-local", "link-local gateway at an unknown port; name a port's interface")
             }
             RejectReason::Interface => ("interface", "leads by an interface of the host that is not a port"),
+            RejectReason::UnknownInterface => {
+                ("unknown-interface", "the kernel can't be asked which interface it leads by")
+            }
             RejectReason::NoPort => ("no-port", "names neither gateway nor port"),
             RejectReason::OffLink => ("off-link", "no port has an address in a prefix with the gateway"),
             RejectReason::Gateway => ("gateway", "the gateway is the router itself, or not a host"),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Most connections at a time of one kind of peer, and by TCP of those that gave the token and of the others.
-const MAX_CONNECTIONS: usize = 32;
+pub(super) const MAX_CONNECTIONS: usize = 32;
 /// How long a connection must have been idle, or read nothing, to make room for another.
 const LEAST_IDLE: Duration = Duration::from_secs(2);
 /// How long what a client sends is thrown away when its connection is ended, and how often it
@@ -172,15 +172,17 @@ impl Connection {
     }
 
     /// Keeps its place beside those that gave no token, now that it has given it. Where too many did, the one
-    /// of them that has been idle for longest ends, and if none has been for long this one is as it was.
-    pub(crate) fn trust(&self) {
+    /// of them that has been idle for longest ends. If none has been for long this one is as it was, and the
+    /// result is false.
+    pub(crate) fn trust(&self) -> bool {
         let mut entries = self.pool.entries();
         if count(&entries, true) >= MAX_CONNECTIONS {
-            let Some(at) = longest_idle(&entries, true) else { return };
+            let Some(at) = longest_idle(&entries, true) else { return false };
             entries.swap_remove(at).stream.shut_down(Shutdown::Both);
         }
         let own = entries.iter_mut().find(|entry| entry.number == self.number);
         own.into_iter().for_each(|entry| entry.trusted = true);
+        true
     }
 
     /// Enters a phase; an error if the connection had to make room.
@@ -327,7 +329,7 @@ mod tests {
     #[test]
     fn clients_that_never_pause_keep_no_other_out_and_take_no_place_of_one_that_gave_the_token() {
         let mut clients = Clients::new(MAX_CONNECTIONS);
-        clients.1[0].1.trust();
+        assert!(clients.1[0].1.trust());
         (0..3 * MAX_CONNECTIONS).for_each(|_| clients.add());
         assert_eq!(clients.0.entries().len(), MAX_CONNECTIONS + 1);
         let mut goes_on = |at: usize| {
@@ -355,15 +357,13 @@ mod tests {
     #[test]
     fn those_that_gave_the_token_are_limited_and_one_that_is_idle_gives_way() {
         let mut clients = Clients::new(MAX_CONNECTIONS);
-        clients.1.iter().for_each(|(_, connection)| connection.trust());
+        assert!(clients.1.iter().all(|(_, connection)| connection.trust()));
         clients.add();
         let last = MAX_CONNECTIONS;
-        clients.1[last].1.trust();
-        assert!(!clients.is_trusted(last), "none has been idle for long");
+        assert!(!clients.1[last].1.trust() && !clients.is_trusted(last), "none has been idle for long");
         let long_ago = Instant::now().checked_sub(2 * LEAST_IDLE).unwrap();
         clients.0.entries()[7].since = long_ago;
-        clients.1[last].1.trust();
-        assert!(clients.is_trusted(last) && !clients.has(7));
+        assert!(clients.1[last].1.trust() && clients.is_trusted(last) && !clients.has(7));
         assert_eq!(count(&clients.0.entries(), true), MAX_CONNECTIONS);
     }
 

@@ -60,8 +60,7 @@ impl<H: Handlers> Talker for Control<H> {
                     goes_on = false;
                 }
                 if access.may_write() && !is_trusted {
-                    connection.trust();
-                    is_trusted = true;
+                    is_trusted = connection.trust();
                 }
                 connection.write(&bytes, Instant::now() + REPLY)?;
                 input.answered = Instant::now();
@@ -153,5 +152,64 @@ impl Input {
                 Filled::Some
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::access::Peer;
+    use super::super::connections::{MAX_CONNECTIONS, Pool};
+    use super::*;
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    #[derive(Clone)]
+    struct NoHandlers;
+
+    impl Handlers for NoHandlers {
+        fn read(&self, _: &str, _: &str) -> Vec<u8> {
+            codec::reply(511, &["No handler"])
+        }
+        fn write(&self, _: &str, _: &str) -> Vec<u8> {
+            codec::reply(511, &["No handler"])
+        }
+        fn check(&self, _: &str, _: bool) -> Vec<u8> {
+            codec::reply(511, &["No handler"])
+        }
+        fn llrpc(&self, _: &str) -> Vec<u8> {
+            codec::reply(511, &["No handler"])
+        }
+    }
+
+    #[test]
+    fn a_client_that_gave_the_token_has_its_place_as_soon_as_there_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = Arc::new(Token::named(&folder.path().join("token")).unwrap());
+        let text = std::fs::read_to_string(token.file()).unwrap();
+        let pool = Arc::<Pool>::default();
+        let enter = || {
+            let (theirs, ours) = UnixStream::pair().unwrap();
+            theirs.set_read_timeout(Some(REQUEST)).unwrap();
+            (theirs, pool.enter(Box::new(ours), Peer::Tcp).ok().expect("it is admitted"))
+        };
+        let mut others: Vec<_> = (0..MAX_CONNECTIONS).map(|_| enter()).collect();
+        assert!(others.iter().all(|(_, connection)| connection.trust()));
+        let (theirs, mut connection) = enter();
+        let control = Control::new(NoHandlers, Some(token), IDLE);
+        let conversation = std::thread::spawn(move || control.talk(&mut connection).is_ok());
+        let mut lines = BufReader::new(theirs.try_clone().unwrap()).lines();
+        let mut line = || lines.next().expect("its connection goes on").unwrap();
+        assert_eq!(line(), GREETING.trim_end());
+        let mut ask = |request: &str| {
+            (&theirs).write_all(format!("{request}\n").as_bytes()).unwrap();
+            line()
+        };
+        assert_eq!(ask(&format!("AUTH {}", text.trim_end())), "200 Authenticated");
+        drop(others.pop());
+        assert_eq!(ask("CHECKREAD x"), "511 No handler");
+        let _untrusted: Vec<_> = (0..=MAX_CONNECTIONS).map(|_| enter()).collect();
+        assert_eq!(ask("CHECKREAD x"), "511 No handler");
+        assert_eq!(ask("QUIT"), "200 Goodbye!");
+        assert!(conversation.join().unwrap());
     }
 }
