@@ -172,6 +172,7 @@ bench-tables: build-dist ## Measures routing tables, and repeats the experiment 
 # A workspace of its own: its engines are hundreds of crates, and the router needs none of them.
 fleet-trial: ## Measures engines for a fleet's state, as root; ARGUMENTS='--subject zenoh' is a part of it (docs/decisions/0042).
 	@scripts/setup fleet
+	$(CARGO) test --locked --manifest-path fleet/Cargo.toml
 	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml
 	fleet/target/release/artery-fleet-trial run --json fleet/target/trial.json $(ARGUMENTS)
 

@@ -29,8 +29,8 @@ pub const MAX_RECORDS: usize = 1000;
 pub struct BatchHeader {
     /// The machine that writes.
     pub machine: u32,
-    /// Counts the batches of a machine from 1, so that a reader sees that one is missing. In a copy of the
-    /// whole state: the last batch that the copy includes.
+    /// Counts the batches of a machine, from the time of its start on, so that a reader sees that one is
+    /// missing. In a copy of the whole state: the last batch that the copy includes.
     pub sequence: u64,
     /// The time of day when it was sent, in microseconds since 1970: for measuring lag, and for nothing else.
     pub sent_us: u64,

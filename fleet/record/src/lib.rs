@@ -1,4 +1,5 @@
-//! What machines of a fleet tell one another about flows, as bytes.
+//! Exceptions among the flows of a fleet as bytes, for the trial of engines. Routers have a format of their
+//! own (`artery flow follow --exceptions --binary`).
 //!
 //! Machines behind one anycast address choose the member for a flow by the same table, so most flows need no
 //! word between them. A flow that is not where the present table would put it is an *exception*: its

@@ -73,8 +73,6 @@ enum Subject {
     Nats,
     /// NATS JetStream, batches in a stream.
     Stream,
-    /// NATS JetStream, a key for each flow.
-    Kv,
     /// etcd, for membership and configuration.
     Etcd,
 }
@@ -90,7 +88,6 @@ impl Subject {
             Subject::ZenohTls => Some(Plan { has_tls: true, ..plan }),
             Subject::Nats => Some(Plan::new(Engine::Nats)),
             Subject::Stream => Some(Plan::new(Engine::Stream)),
-            Subject::Kv => Some(Plan::new(Engine::Kv)),
             Subject::Etcd => None,
         }
     }
@@ -122,18 +119,22 @@ async fn run(options: &RunOptions) -> Result<()> {
     let subjects = if options.subjects.is_empty() { Subject::value_variants() } else { &options.subjects };
     let experiments =
         if options.experiments.is_empty() { Experiment::value_variants() } else { &options.experiments };
+    let mut outcome = Ok(());
     for subject in subjects {
-        let outcome = try_subject(&mut site, *subject, experiments, options.amount, &mut report).await;
-        if let Err(error) = outcome {
-            let folder = site.folder.keep();
-            return Err(error.context(format!("logs of all programs are in {}", folder.display())));
+        outcome = try_subject(&mut site, *subject, experiments, options.amount, &mut report).await;
+        if outcome.is_err() {
+            break;
         }
     }
+    // What was found before something failed is figures, too.
     let json = report.finish()?;
     if let Some(file) = &options.json {
         std::fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    Ok(())
+    outcome.map_err(|error| {
+        let folder = site.folder.keep();
+        error.context(format!("logs of all programs are in {}", folder.display()))
+    })
 }
 
 async fn try_subject(

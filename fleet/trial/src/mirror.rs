@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::own::Own;
 use crate::replica::Replica;
 use core_nats::CoreNats;
-use stream::{Layout, StreamMirror};
+use stream::StreamMirror;
 use zenoh_peers::ZenohPeers;
 
 /// The fleet's name and its number, with which all keys begin.
@@ -30,8 +30,6 @@ pub(crate) enum Engine {
     Nats,
     /// NATS JetStream: the server keeps batches, and a joiner reads them all.
     Stream,
-    /// The key-value store of NATS JetStream: the server keeps a message for each flow.
-    Kv,
 }
 
 /// What a publisher of zenoh does while the queue to a peer is full.
@@ -105,8 +103,7 @@ impl Mirror {
         Ok(match options.engine {
             Engine::Zenoh => Mirror::Zenoh(ZenohPeers::start(options, inbox).await?),
             Engine::Nats => Mirror::CoreNats(CoreNats::start(options, inbox).await?),
-            Engine::Stream => Mirror::Stream(StreamMirror::start(options, inbox, Layout::Batches).await?),
-            Engine::Kv => Mirror::Stream(StreamMirror::start(options, inbox, Layout::Keys).await?),
+            Engine::Stream => Mirror::Stream(StreamMirror::start(options, inbox).await?),
         })
     }
 

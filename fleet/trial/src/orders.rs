@@ -16,7 +16,7 @@ pub(crate) enum Order {
     },
     /// Fetch the whole state of another machine.
     Join {
-        /// The number of that machine, from 0.
+        /// The number of that machine, from 1.
         from: u32,
     },
     /// Say what was seen; lag is counted from here on.
@@ -81,8 +81,6 @@ pub(crate) struct Report {
     pub(crate) failed_repairs: u64,
     /// Whether batches are missing now.
     pub(crate) is_behind: bool,
-    /// When the last repair was complete, in microseconds since 1970.
-    pub(crate) repaired_at_us: u64,
     /// When machines left and came, as the engine tells it.
     pub(crate) presence: Vec<Presence>,
     /// Records of its own.

@@ -24,7 +24,6 @@ struct State {
     missed: u64,
     repairs: u64,
     failed_repairs: u64,
-    repaired_at_us: u64,
     presence: Vec<Presence>,
 }
 
@@ -50,7 +49,6 @@ impl Replica {
             missed: 0,
             repairs: 0,
             failed_repairs: 0,
-            repaired_at_us: 0,
             presence: Vec::new(),
         };
         Replica { machine, state: Mutex::new(state) }
@@ -128,7 +126,6 @@ impl Replica {
             repairs: state.repairs,
             failed_repairs: state.failed_repairs,
             is_behind: state.writers.values().any(|writer| writer.missing.is_some()),
-            repaired_at_us: state.repaired_at_us,
             presence: state.presence.clone(),
             own,
         }
@@ -177,7 +174,6 @@ impl State {
         if writer.missing.is_some_and(|missing| missing <= sequence) {
             writer.missing = None;
             self.repairs += 1;
-            self.repaired_at_us = now_us();
         }
     }
 }

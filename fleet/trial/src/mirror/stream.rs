@@ -1,16 +1,15 @@
 //! Records by NATS JetStream: the server keeps them, in files, for machines that join or were away.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use artery_fleet_record::{Batch, BatchWriter, ExceptionRecord};
+use artery_fleet_record::Batch;
 use async_nats::Client;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::push::{Ordered, OrderedConfig};
 use async_nats::jetstream::context::ContextBuilder;
-use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType};
+use async_nats::jetstream::stream::{self, StorageType};
 use bytes::Bytes;
 use futures::StreamExt;
 use tokio::time::timeout;
@@ -27,36 +26,26 @@ const WINDOW: usize = 2000;
 /// How long the server may take for a message, and for its start.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What the server keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// Batches in the order in which they came, for ever.
-    Batches,
-    /// The last record of each flow, in a bucket of the key-value store.
-    Keys,
-}
-
 pub(crate) struct StreamMirror {
     client: Client,
     context: Context,
     stream: stream::Stream,
-    layout: Layout,
     machine: u32,
     inbox: Inbox,
 }
 
 impl StreamMirror {
-    pub(super) async fn start(options: &MirrorOptions, inbox: Inbox, layout: Layout) -> Result<StreamMirror> {
+    pub(super) async fn start(options: &MirrorOptions, inbox: Inbox) -> Result<StreamMirror> {
         let client = connect(options).await?;
         let context = ContextBuilder::new()
             .timeout(LIMIT)
             .max_ack_inflight(WINDOW)
             .backpressure_on_inflight(true)
             .build(client.clone());
-        let opened = timeout(LIMIT, open(&context, layout)).await;
+        let opened = timeout(LIMIT, open(&context)).await;
         let stream = opened.context("the server does not answer")?.context("cannot open the stream")?;
-        let mirror = StreamMirror { client, context, stream, layout, machine: options.machine, inbox };
-        let mut changes = mirror.consume(mirror.subjects("*"), DeliverPolicy::New).await?;
+        let mirror = StreamMirror { client, context, stream, machine: options.machine, inbox };
+        let mut changes = mirror.consume(subject("changes", "*"), DeliverPolicy::New).await?;
         let receiver = mirror.inbox.clone();
         tokio::spawn(async move {
             while let Some(message) = changes.next().await {
@@ -70,10 +59,7 @@ impl StreamMirror {
     }
 
     pub(super) async fn publish(&self, batch: Bytes) -> Result<()> {
-        match self.layout {
-            Layout::Batches => self.send(subject("changes", &self.machine.to_string()), batch).await,
-            Layout::Keys => self.put_records(&batch).await,
-        }
+        self.send(subject("changes", &self.machine.to_string()), batch).await
     }
 
     pub(super) async fn store(&self, own: &Own) -> Result<()> {
@@ -85,7 +71,7 @@ impl StreamMirror {
     }
 
     pub(super) async fn fetch(&self, machine: u32) -> Result<()> {
-        let mut messages = self.consume(self.subjects(&machine.to_string()), DeliverPolicy::All).await?;
+        let mut messages = self.consume(subject("changes", &machine.to_string()), DeliverPolicy::All).await?;
         while let Some(message) = timeout(LIMIT, messages.next()).await.context("the server is silent")? {
             let message = message?;
             self.inbox.replica.receive_copy(&message.payload)?;
@@ -106,19 +92,6 @@ impl StreamMirror {
         Ok(())
     }
 
-    /// Puts each record of a batch by itself, as a batch of one.
-    async fn put_records(&self, bytes: &[u8]) -> Result<()> {
-        let batch = Batch::parse(bytes)?;
-        for record in batch.records() {
-            let record = record?;
-            let mut single = BatchWriter::new(batch.header(), 1);
-            single.push(&record);
-            let key = format!("$KV.{NAME}.{}.{}", self.machine, key(&record));
-            self.send(key, single.finish().into()).await?;
-        }
-        Ok(())
-    }
-
     async fn consume(&self, filter_subject: String, deliver_policy: DeliverPolicy) -> Result<Ordered> {
         let deliver_subject = self.client.new_inbox();
         let config =
@@ -126,44 +99,15 @@ impl StreamMirror {
         let consumer = self.stream.create_consumer(config).await.context("cannot create a consumer")?;
         consumer.messages().await.context("cannot read the stream")
     }
-
-    /// Which messages come from a machine, or from any (`*`).
-    fn subjects(&self, machine: &str) -> String {
-        match self.layout {
-            Layout::Batches => subject("changes", machine),
-            Layout::Keys => format!("$KV.{NAME}.{machine}.>"),
-        }
-    }
 }
 
-async fn open(context: &Context, layout: Layout) -> Result<stream::Stream> {
-    let config = stream::Config { storage: StorageType::File, num_replicas: 1, ..stream::Config::default() };
-    let config = match layout {
-        Layout::Batches => {
-            stream::Config { name: NAME.into(), subjects: vec![subject("changes", "*")], ..config }
-        }
-        // What a bucket is on the server. `create_key_value` does not understand what nats-server 2.9 answers
-        // when it is asked about the account.
-        Layout::Keys => stream::Config {
-            name: format!("KV_{NAME}"),
-            subjects: vec![format!("$KV.{NAME}.>")],
-            max_messages_per_subject: 1,
-            discard: DiscardPolicy::New,
-            allow_rollup: true,
-            allow_direct: true,
-            deny_delete: true,
-            ..config
-        },
+async fn open(context: &Context) -> Result<stream::Stream> {
+    let config = stream::Config {
+        name: NAME.into(),
+        subjects: vec![subject("changes", "*")],
+        storage: StorageType::File,
+        num_replicas: 1,
+        ..stream::Config::default()
     };
     Ok(context.get_or_create_stream(config).await?)
-}
-
-/// The bytes of the flow's key, as a word that keys of the store may have.
-fn key(record: &ExceptionRecord) -> String {
-    let bytes = record.encode();
-    bytes[1..8].iter().chain(&bytes[32..]).fold(String::with_capacity(78), |mut word, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(word, "{byte:02x}");
-        word
-    })
 }
