@@ -51,7 +51,8 @@ pub struct Case {
     /// What packets of flows pass on their way
     pub meets: Meets,
     /// Frames go between so many hosts through a switch, instead of packets through a router
-    pub stations: Option<u32>,
+    #[serde(alias = "stations")]
+    pub hosts: Option<u32>,
     /// The balancer remembers no flow
     pub stateless: bool,
     /// About one flow in a hundred keeps a member that it would not get any more, and a client follows those
@@ -88,7 +89,7 @@ impl Case {
             neighbors: None,
             flows: None,
             meets: Meets::Balancer,
-            stations: None,
+            hosts: None,
             stateless: false,
             exceptions: false,
             packets: PACKETS,
@@ -113,8 +114,8 @@ impl Case {
     }
 
     /// A switch between so many hosts, half of them on each side.
-    pub(crate) fn of_stations(stations: u32) -> Case {
-        Case { stations: Some(stations), ..Case::bare(4) }
+    pub(crate) fn of_hosts(hosts: u32) -> Case {
+        Case { hosts: Some(hosts), ..Case::bare(4) }
     }
 }
 

@@ -119,8 +119,9 @@ impl Circuit {
         self.set_active(true)?;
         let mut end = self.running.wait().map_err(|worker| anyhow::anyhow!("{worker} panicked"))?;
         if let Some(follower) = follower {
-            let told = follower.join().map_err(|_| anyhow::anyhow!("the follower panicked"))??;
-            eprintln!("{told} events of exceptions were read");
+            let events = follower.join().map_err(|_| anyhow::anyhow!("the follower panicked"))??;
+            eprintln!("{events} events of exceptions were read");
+            ensure!(events > 0, "no exception was followed");
         }
         let mut read =
             |name: &str| -> anyhow::Result<u64> { Ok(end.read_handler(name, "")?.trim().parse()?) };
@@ -182,16 +183,16 @@ fn follow_exceptions(handle: &Handle, known: u64) -> anyhow::Result<usize> {
     };
     let mut next = read("now")?["next"].clone();
     handle.write_handler("balancer0.weight", network::MORE_FLOWS)?;
-    let mut told = 0;
+    let mut events = 0;
     // The run has ended when nothing can be read any more.
     while let Ok(lately) = read(&format!("0:{next}")) {
         let count = lately["events"].as_array().map_or(0, Vec::len);
-        (told, next) = (told + count, lately["next"].clone());
+        (events, next) = (events + count, lately["next"].clone());
         if count == 0 {
             sleep(POLL);
         }
     }
-    Ok(told)
+    Ok(events)
 }
 
 struct Look {
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn frames_go_round_in_a_switch_and_none_comes_back() {
-        let case = Case { packets: 500, frames: 200, ..Case::of_stations(64) };
+        let case = Case { packets: 500, frames: 200, ..Case::of_hosts(64) };
         let circuit = Circuit::new(&case).unwrap();
         assert!(circuit.run(Duration::from_millis(50)).unwrap().packets > 0);
         let known = circuit.handle().read_handler("forward0.addr", "").unwrap();
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn a_filter_has_a_state_for_each_flow_at_both_ports() {
         let of_router = Case::of_flows_that_meet(40, Meets::Filter);
-        let of_switch = Case { stations: Some(16), ..of_router.clone() };
+        let of_switch = Case { hosts: Some(16), ..of_router.clone() };
         for (case, filter) in [(of_router, "pf0"), (of_switch, "forward0")] {
             let circuit = Circuit::new(&Case { packets: 500, frames: 200, ..case }).unwrap();
             assert!(circuit.run(Duration::from_millis(50)).unwrap().packets > 1000);

@@ -209,7 +209,7 @@ impl Stand {
     }
 }
 
-fn station(side: u8, number: u32) -> EtherAddr {
+fn host_mac(side: u8, number: u32) -> EtherAddr {
     let [a, b, c, d] = number.to_be_bytes();
     EtherAddr([2, side, a, b, c, d])
 }
@@ -219,7 +219,7 @@ fn known(from: u8, number: u32) -> Vec<u8> {
     let host = |side: u8| Ipv4Addr::from_bits(10 << 24 | u32::from(side) << 16 | number);
     let to = 1 - from;
     let packet = ip4().src(host(from)).dst(host(to)).ttl(64).udp(53, 53).payload([0; 18]);
-    ether(station(to, number), station(from, number)).ip4(packet).bytes()
+    ether(host_mac(to, number), host_mac(from, number)).ip4(packet).bytes()
 }
 
 fn stranger(strangers: Strangers, number: u32) -> Vec<u8> {
@@ -230,14 +230,14 @@ fn stranger(strangers: Strangers, number: u32) -> Vec<u8> {
     match strangers {
         Strangers::New => {
             let number = number % STRANGERS;
-            ether(station(9, number), station(8, number)).ip4(packet(number).udp(1, 2)).bytes()
+            ether(host_mac(9, number), host_mac(8, number)).ip4(packet(number).udp(1, 2)).bytes()
         }
         Strangers::Moving => {
-            ether(station(1, 1), station(8, number % BATCH as u32)).ip4(packet(1).udp(1, 2)).bytes()
+            ether(host_mac(1, 1), host_mac(8, number % BATCH as u32)).ip4(packet(1).udp(1, 2)).bytes()
         }
         Strangers::Connecting => {
             let segment = packet(number).tcp(1024, 80).flags(TcpFlags::SYN);
-            ether(station(1, 1), station(0, 1)).ip4(segment).bytes()
+            ether(host_mac(1, 1), host_mac(0, 1)).ip4(segment).bytes()
         }
     }
 }

@@ -10,13 +10,13 @@ mod child;
 mod churn;
 mod circuit;
 mod floods;
+mod hosts;
 mod network;
 mod plan;
 mod play;
 mod report;
 mod rival;
 mod rows;
-mod stations;
 
 pub use case::{Case, Traffic};
 pub(crate) use child::Race;
@@ -43,14 +43,14 @@ pub struct Options {
     #[arg(long, value_enum)]
     pub traffic: Option<Traffic>,
     /// Only frames through a switch, and nothing but their rate
-    #[arg(long, conflicts_with = "traffic")]
-    pub stations: bool,
+    #[arg(long, alias = "stations", conflicts_with = "traffic")]
+    pub switch: bool,
     /// Only packets of known flows through a packet filter, in a switch and around a router, and
     /// nothing but their rate
-    #[arg(long, conflicts_with_all = ["traffic", "stations"])]
+    #[arg(long, conflicts_with_all = ["traffic", "switch"])]
     pub filter: bool,
     /// Only known traffic through a switch and a packet filter while floods of strangers come
-    #[arg(long, conflicts_with_all = ["traffic", "stations", "filter"])]
+    #[arg(long, conflicts_with_all = ["traffic", "switch", "filter"])]
     pub floods: bool,
     /// So many workers, each with frames of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
@@ -65,7 +65,7 @@ pub struct Options {
 
 impl Options {
     fn families(&self) -> Vec<u8> {
-        if self.stations || self.filter {
+        if self.switch || self.filter {
             return Vec::new();
         }
         let wanted = |family: &u8| self.family.as_deref().is_none_or(|wanted| wanted == family.to_string());
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         return report.end();
     }
     rows::rates(&plan, &mut report)?;
-    if options.traffic.is_none() && !options.stations {
+    if options.traffic.is_none() && !options.switch {
         for family in options.families() {
             rows::changes(&plan, family, &mut report)?;
         }

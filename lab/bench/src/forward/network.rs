@@ -3,7 +3,7 @@
 //! Each worker has a cable from its port called out to its port called in, so that frames go round.
 
 use super::case::{Case, Meets, NEXT_HOPS, Traffic};
-use super::stations;
+use super::hosts;
 use crate::fib;
 use anyhow::ensure;
 use artery_l3::PortId;
@@ -41,7 +41,7 @@ fn neighbor(family: u8, number: u32) -> IpAddr {
 }
 
 /// The link address of a gateway or neighbor.
-fn station(number: u32) -> EtherAddr {
+fn host_mac(number: u32) -> EtherAddr {
     let [a, b, c, d] = number.to_be_bytes();
     EtherAddr([2, 1, a, b, c, d])
 }
@@ -130,15 +130,15 @@ pub(super) fn placed(case: &Case) -> String {
 }
 
 pub(super) fn text(case: &Case) -> String {
-    if let Some(stations) = case.stations {
-        return stations::text(case, stations);
+    if let Some(hosts) = case.hosts {
+        return hosts::text(case, hosts);
     }
     let ports = match case.family {
         4 => ["198.18.0.1/24", "198.19.0.1/24 10.64.0.1/15"],
         _ => ["2001:2:0:0::1/64", "2001:2:0:1::1/64 2001:2:0:2::1/64"],
     };
     let known =
-        (0..NEXT_HOPS).map(|n| format!(", NEIGHBOR out {} {}", gateway(case.family, n), station(n as u32)));
+        (0..NEXT_HOPS).map(|n| format!(", NEIGHBOR out {} {}", gateway(case.family, n), host_mac(n as u32)));
     let known: String = known.collect();
     let table = case.table.as_ref().map(|table| format!(", TABLE {}", table.display())).unwrap_or_default();
     let is_led = case.flows.is_some() && case.meets != Meets::Balancer;
@@ -165,11 +165,11 @@ forward{n}[1] {behind}-> send{n} :: ToDevice(out{n});
 
 /// Handlers to write in the run, with the values that announce the neighbors.
 pub(super) fn neighbors(case: &Case) -> Vec<(String, String)> {
-    if let Some(stations) = case.stations {
-        return stations::known(case, stations);
+    if let Some(hosts) = case.hosts {
+        return hosts::known(case, hosts);
     }
     let line = |number| {
-        ("ip.add_neighbor".into(), format!("out {} {}", neighbor(case.family, number), station(number)))
+        ("ip.add_neighbor".into(), format!("out {} {}", neighbor(case.family, number), host_mac(number)))
     };
     let filtered = case.flows.filter(|_| case.meets == Meets::Filter);
     let rules =
@@ -206,7 +206,7 @@ impl Changes {
     /// Sets a gateway's link address, as if it had moved.
     pub(super) fn neighbor(&mut self, tables: &mut Tables, now: Duration) -> anyhow::Result<()> {
         let hop = gateway(self.family, self.random.below(NEXT_HOPS as u64) as usize);
-        Ok(tables.set_neighbor(PortId(1), hop, station(self.random.next() as u32), Kind::Static, now)?)
+        Ok(tables.set_neighbor(PortId(1), hop, host_mac(self.random.next() as u32), Kind::Static, now)?)
     }
 }
 
@@ -215,10 +215,10 @@ pub(super) struct Frame(pub(super) [u8; FRAME]);
 
 /// The packets of a worker.
 pub(super) fn frames(case: &Case, worker: usize) -> anyhow::Result<Vec<Frame>> {
-    if let Some(stations) = case.stations {
+    if let Some(hosts) = case.hosts {
         return Ok(match case.flows {
-            Some(flows) => stations::frames_of(case, stations, flows, worker),
-            None => stations::frames(stations, case.packets, worker),
+            Some(flows) => hosts::frames_of(case, hosts, flows, worker),
+            None => hosts::frames(hosts, case.packets, worker),
         });
     }
     if let Some(flows) = case.flows {
@@ -343,7 +343,7 @@ mod tests {
             for frame in frames(&small(family), 0).unwrap() {
                 let mut bytes = frame.0;
                 assert!(!was_forwarded(&bytes));
-                bytes[..6].copy_from_slice(&station(3).0);
+                bytes[..6].copy_from_slice(&host_mac(3).0);
                 bytes[6..12].copy_from_slice(&OUT.0);
                 assert!(!was_forwarded(&bytes), "all hops are left");
                 if let Ok(mut ip) = Ipv4::new(&mut bytes[14..]) {

@@ -7,8 +7,8 @@
 //! that by which packets differ is kept of each: whole ones would be fetched from memory, which a driver
 //! lets the card do.
 
+use super::hosts::was_switched;
 use super::network::{FRAME, Frame, was_forwarded};
-use super::stations::was_switched;
 use anyhow::Context as _;
 use artery_engine::{Arg, ArgError, Args, Batch, Class, Context, DropReason, Element, Handler, Packet, Show};
 use std::slice::IterMut;

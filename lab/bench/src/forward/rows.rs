@@ -32,12 +32,12 @@ fn rows(plan: &Plan) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut add = |name: String, case: Case, least| rows.push(Row { name, case, least, rates: Vec::new() });
     if plan.options.traffic.is_none() {
-        for (stations, least) in [(1000, 0.85), (200_000, 0.45)] {
-            let case = Case { workers: plan.options.workers.into(), ..Case::of_stations(stations) };
-            add(format!("l2-{}k-stations-rnd", stations / 1000), case, Some(least));
+        for (hosts, least) in [(1000, 0.85), (200_000, 0.45)] {
+            let case = Case { workers: plan.options.workers.into(), ..Case::of_hosts(hosts) };
+            add(format!("l2-{}k-hosts-rnd", hosts / 1000), case, Some(least));
         }
     }
-    if plan.options.stations {
+    if plan.options.switch {
         return rows;
     }
     for family in plan.options.families() {
@@ -72,14 +72,12 @@ const OPENING: Duration = Duration::from_secs(1);
 /// All flows are known, and have a state at either port. Each row is beside the same without the filter.
 pub(super) fn filtered(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let cases = |flows: u32| {
-        [None, Some(1000)].map(|stations| {
-            let case = |meets| Case { stations, ..Case::of_flows_that_meet(flows, meets) };
-            let what = if stations.is_some() { "l2-1k-stations" } else { "ip4" };
+        [None, Some(1000)].map(|hosts| {
+            let case = |meets| Case { hosts, ..Case::of_flows_that_meet(flows, meets) };
+            let what = if hosts.is_some() { "l2-1k-hosts" } else { "ip4" };
             let row = |name: String, meets| Row { name, case: case(meets), least: None, rates: Vec::new() };
-            let (name, filter) = (
-                format!("{what}-{}k-flows", flows / 1000),
-                if stations.is_some() { "link1" } else { "pf100" },
-            );
+            let (name, filter) =
+                (format!("{what}-{}k-flows", flows / 1000), if hosts.is_some() { "link1" } else { "pf100" });
             [row(name.clone(), Meets::Nothing), row(format!("{name}-{filter}"), Meets::Filter)]
         })
     };
@@ -95,7 +93,7 @@ pub(super) fn filtered(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
         report.rates(&plain.name, 1, &plain.rates)?;
         report.rates(&with.name, 1, &with.rates)?;
         let (row, least) = (format!("{} / without", with.name), 0.8);
-        if with.case.stations.is_some() {
+        if with.case.hosts.is_some() {
             report.ratio(&row, &with.rates, &plain.rates, least)?;
         } else {
             report.ratio(&format!("{} / y", with.name), &with.rates, &yardstick, 0.4)?;
@@ -122,7 +120,7 @@ pub(super) fn rates(plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let mut race = Race::start(rows.iter().map(|row| &row.case))?;
     let traffic = plan.options.traffic.unwrap_or(Traffic::Random);
     let rival = FastClick::new(plan, traffic)
-        .filter(|_| plan.options.workers == 1 && !plan.options.stations)
+        .filter(|_| plan.options.workers == 1 && !plan.options.switch)
         .transpose()?;
     let (mut yardstick, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {

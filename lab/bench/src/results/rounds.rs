@@ -16,7 +16,7 @@ pub struct Rounds {
 pub struct Row {
     /// What was measured, such as a rate under one load.
     pub work: String,
-    /// Whom it was measured of.
+    /// The forwarder that it was measured of.
     pub who: String,
     /// Unit of the figures.
     pub unit: &'static str,
@@ -112,7 +112,7 @@ impl Rounds {
 
 /// A goal: what is claimed, the figure, and what it has to be.
 pub struct Goal {
-    /// The claim in words, with its unit.
+    /// The claim in words.
     pub claim: String,
     /// None if it was not measured.
     pub figure: Option<f64>,

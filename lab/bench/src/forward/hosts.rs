@@ -21,7 +21,7 @@ const SEED: u64 = 7;
 const TOGETHER: u32 = 500;
 
 /// The MAC address of a host: the first two bytes say on which side it is.
-fn station(side: u8, number: u32) -> EtherAddr {
+fn host_mac(side: u8, number: u32) -> EtherAddr {
     let [a, b, c, d] = number.to_be_bytes();
     EtherAddr([2, side, a, b, c, d])
 }
@@ -29,11 +29,11 @@ const HERE: u8 = 1;
 const THERE: u8 = 2;
 
 /// Number of hosts on each side.
-fn of_side(stations: u32) -> u32 {
-    (stations / 2).max(1)
+fn of_side(hosts: u32) -> u32 {
+    (hosts / 2).max(1)
 }
 
-pub(super) fn text(case: &Case, stations: u32) -> String {
+pub(super) fn text(case: &Case, hosts: u32) -> String {
     let limit = case.limit.map(|limit| format!(", {limit}")).unwrap_or_default();
     let link1 = if case.meets == Meets::Filter { ", LINK1 true" } else { "" };
     let switch = |n: usize| {
@@ -42,22 +42,22 @@ pub(super) fn text(case: &Case, stations: u32) -> String {
     -> forward{n} :: Veb(PORT in{n}, PORT out{n}, MAXADDR {}{link1}); Idle -> [1] forward{n};
 forward{n} -> odd{n} :: Counter -> Discard;
 forward{n}[1] -> send{n} :: ToDevice(out{n});\n",
-            2 * of_side(stations)
+            2 * of_side(hosts)
         )
     };
     (0..case.workers).map(switch).collect::<String>() + &placed(case)
 }
 
 /// Handlers to write in the run, with the values that add MAC table entries.
-pub(super) fn known(case: &Case, stations: u32) -> Vec<(String, String)> {
-    let numbers: Vec<u32> = (0..of_side(stations)).collect();
+pub(super) fn known(case: &Case, hosts: u32) -> Vec<(String, String)> {
+    let numbers: Vec<u32> = (0..of_side(hosts)).collect();
     let words = |worker: usize, numbers: &[u32]| {
-        let word = |number: &u32| format!("static {} {} ", name("out", worker), station(THERE, *number));
+        let word = |number: &u32| format!("static {} {} ", name("out", worker), host_mac(THERE, *number));
         (format!("{}.ifconfig", name("forward", worker)), numbers.iter().map(word).collect::<String>())
     };
     let of = |worker| {
-        let stations = numbers.chunks(TOGETHER as usize).map(move |numbers| words(worker, numbers));
-        stations.chain(rules(case, worker)).collect::<Vec<_>>()
+        let hosts = numbers.chunks(TOGETHER as usize).map(move |numbers| words(worker, numbers));
+        hosts.chain(rules(case, worker)).collect::<Vec<_>>()
     };
     (0..case.workers).flat_map(of).collect()
 }
@@ -75,14 +75,14 @@ fn rules(case: &Case, worker: usize) -> Option<(String, String)> {
 
 /// The frames of a worker, of so many flows: UDP over IPv4, or ESP over IPv6, which a filter's fast path does
 /// not take.
-pub(super) fn frames_of(case: &Case, stations: u32, flows: u32, worker: usize) -> Vec<Frame> {
-    let half = of_side(stations);
+pub(super) fn frames_of(case: &Case, hosts: u32, flows: u32, worker: usize) -> Vec<Frame> {
+    let half = of_side(hosts);
     let host = |net: u8, number: u32| Ipv4Addr::from_bits(u32::from(net) << 16 | 10 << 24 | number);
     let frame = |flow: u32| {
         // Each host has flows to others, which are at other ports, or of IPv6 have other addresses.
         let (from, round) = (flow % half, flow / half);
         let to = (from * 7 + round) % half;
-        let frame = ether(station(THERE, to), station(HERE, from));
+        let frame = ether(host_mac(THERE, to), host_mac(HERE, from));
         let frame = if case.family == 6 {
             let host = |net: u16, number: u32| {
                 Ipv6Addr::from([0x2001, 0xdb8, 0, 0, round as u16, 0, net, number as u16])
@@ -98,9 +98,9 @@ pub(super) fn frames_of(case: &Case, stations: u32, flows: u32, worker: usize) -
 }
 
 /// The frames of a worker.
-pub(super) fn frames(stations: u32, count: usize, worker: usize) -> Vec<Frame> {
+pub(super) fn frames(hosts: u32, count: usize, worker: usize) -> Vec<Frame> {
     let mut random = Random::new(SEED + worker as u64);
-    let mut any = |side| station(side, random.below(of_side(stations).into()) as u32);
+    let mut any = |side| host_mac(side, random.below(of_side(hosts).into()) as u32);
     let frame = |_| {
         let bytes = ether(any(THERE), any(HERE)).ip4(ip4().udp(1, 2).payload([0; 18])).bytes();
         Frame(std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0)))
@@ -131,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_between_stations_and_as_many_as_wanted() {
+    fn flows_are_between_hosts_and_as_many_as_wanted() {
         for (family, ends) in [(4, 26..38), (6, 22..54)] {
-            let case = Case { family, packets: 1000, ..Case::of_stations(10) };
+            let case = Case { family, packets: 1000, ..Case::of_hosts(10) };
             let frames = frames_of(&case, 10, 300, 0);
             assert!(frames.iter().all(|frame| was_switched(&frame.0)));
             let distinct = |range: std::ops::Range<usize>| {
