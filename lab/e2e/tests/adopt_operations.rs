@@ -234,7 +234,9 @@ fn who_may_not_use_programs_is_refused_in_a_line() {
             assert!(!output.stderr.contains("forwarding"), "{words:?}: {}", output.stderr);
         }
         // Nothing is left behind that would keep it from starting.
-        Running::adopt_ports(&net.r, &["eth0", "eth1"])?.end()
+        let adopted = Running::spawn_in(folder, &net.r, ["adopt", "eth0", "eth1"])?;
+        adopted.wait_for("forwarding\n", SOON)?;
+        adopted.end()
     });
 }
 
@@ -268,16 +270,17 @@ fn a_service_manager_is_told_and_the_log_is_lines_of_json() {
         let command = artery_on(&net.r, ["adopt", "--log", "json", "eth0", "eth1", "-u"])?.arg(&socket);
         let command = command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "500000");
         let mut adopted = command.spawn()?;
-        let ready = manager.told("READY=1");
+        let ready = manager.wait_for(&mut adopted, "READY=1")?;
         assert!(ready.contains("STATUS=forwarding between eth0, eth1"), "{ready}");
-        manager.told("WATCHDOG=1");
+        manager.wait_for(&mut adopted, "WATCHDOG=1")?;
         net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
-        assert!(manager.told("RELOADING=1").contains("MONOTONIC_USEC="));
-        manager.told("READY=1");
+        assert!(manager.wait_for(&mut adopted, "RELOADING=1")?.contains("MONOTONIC_USEC="));
+        manager.wait_for(&mut adopted, "READY=1")?;
         net.r.run(["nft", DROP])?;
-        manager.told("STATUS=forwarding between eth0, eth1; guards that keep traffic: 1");
+        manager
+            .wait_for(&mut adopted, "STATUS=forwarding between eth0, eth1; guards that keep traffic: 1")?;
         net.r.run(["kill", "-TERM", &adopted.id().to_string()])?;
-        manager.told("STOPPING=1");
+        manager.wait_for(&mut adopted, "STOPPING=1")?;
         let log = adopted.wait(SOON)?.stderr;
         let lines: Vec<serde_json::Value> = log
             .lines()

@@ -164,7 +164,7 @@ fn packets_go_past(rules: &RuleSet, path: &str, load: impl FnOnce(&Net) -> Resul
         // Without liberal windows TCP stays with the kernel.
         net.r.sysctl(LIBERAL, "0")?;
         router.wait_for(OUT_OF_WINDOW, 2 * SOON)?;
-        until_seen(&router, "segments go past the kernel", || {
+        until_seen(&router, "segments that stay with the kernel", || {
             let before = by_kernel(&net.r)?;
             tcp.exchange(10);
             Ok(by_kernel(&net.r)? >= before + 20)

@@ -37,7 +37,7 @@ fn by_kernel_during(net: &Net, traffic: impl FnOnce()) -> Result<u64> {
 
 /// Waits until all packets of a connection go by the kernel.
 fn until_by_kernel(net: &Net, router: &Process, udp: &Datagrams) -> Result<()> {
-    until_seen(router, "packets go past a rule", || {
+    until_seen(router, "packets that stay with the kernel", || {
         Ok(by_kernel_during(net, || {
             udp.exchange(10);
         })? >= 20)
@@ -69,7 +69,7 @@ fn connections_go_past_a_firewall_that_lets_them_through(path: &str) {
         // What drops stops what it is about, and nothing else.
         net.r.run(["nft", "insert rule inet fw forward udp dport 9000 drop"])?;
         udp.far.set_read_timeout(Some(SOON / 20)).expect("a timeout");
-        until_seen(&router, "datagrams pass a rule that drops", || {
+        until_seen(&router, "datagrams that are dropped", || {
             udp.near.send_to(b"x", at(9000)).expect("it is sent");
             Ok(udp.far.recv_from(&mut [0; 10]).is_err())
         })?;
@@ -77,7 +77,7 @@ fn connections_go_past_a_firewall_that_lets_them_through(path: &str) {
         // Without liberal windows the kernel has to see segments.
         net.r.sysctl(LIBERAL, "0")?;
         router.wait_for(OUT_OF_WINDOW, 2 * SOON)?;
-        until_seen(&router, "segments go past the kernel", || {
+        until_seen(&router, "segments that stay with the kernel", || {
             Ok(by_kernel_during(net, || tcp.exchange(10))? >= 20)
         })?;
         router.end()
@@ -114,7 +114,7 @@ fn a_connection_is_the_kernels_at_ports_where_a_rule_is_about_it() {
         net.r.run(["nft", "insert rule inet fw forward iifname eth1 counter drop"])?;
         udp.near.set_read_timeout(Some(SOON / 20)).expect("a timeout");
         let source = udp.near.local_addr().expect("an address").port();
-        until_seen(&router, "datagrams pass a rule that drops", || {
+        until_seen(&router, "datagrams that are dropped", || {
             udp.far.send_to(b"x", ("10.0.1.2", source)).expect("it is sent");
             Ok(udp.near.recv_from(&mut [0; 10]).is_err())
         })?;

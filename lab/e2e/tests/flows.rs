@@ -8,8 +8,11 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_artery-bench");
 /// A balancer that runs, as the experiment has it: it forwards packets of known flows.
 #[test]
 fn packets_of_flows_go_through_a_balancer_with_and_without_memory() {
-    for is_stateless in [false, true] {
-        let case = json!({"flows": 1000, "packets": 5000, "limit": 20_000, "stateless": is_stateless});
+    let plain = json!({"flows": 1000, "packets": 5000, "limit": 20_000});
+    let stateless = json!({"flows": 1000, "packets": 5000, "limit": 20_000, "stateless": true});
+    // Followed from the 20,000th packet on.
+    let followed = json!({"flows": 1000, "packets": 5000, "limit": 5_000_000, "exceptions": true});
+    for case in [plain, stateless, followed] {
         let output = Command::new(PROGRAM).args(["forward-run", &case.to_string()]).output().unwrap();
         let packets: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         assert!(packets.as_u64() >= Some(20_000), "{packets}");

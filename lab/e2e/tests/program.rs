@@ -54,10 +54,17 @@ fn one_run_of_2008_counts_all_packets_at_the_port() {
 }
 
 #[test]
-fn wrong_usage_has_status_2_and_says_what_would_be_right() {
+fn a_run_that_is_not_possible_says_why() {
     let output = bench(&["click1999-run", r#"{"case":{"Prefix":99},"packets":1,"burst":1}"#]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("8 elements, not 99"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn wrong_usage_has_status_2_and_says_what_would_be_right() {
+    let output = bench(&["click1999-run", "{}"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("missing field"), "{}", text(&output.stderr));
     assert_eq!(bench(&["nonsense"]).status.code(), Some(2));
 }
 

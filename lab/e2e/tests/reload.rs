@@ -300,23 +300,25 @@ fn a_service_manager_is_told_when_packets_are_forwarded_and_of_reloads() {
             let text = std::fs::read_to_string(read).unwrap();
             let command = command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "200000");
             let mut process = command.arg("-u").arg(net.path("control")).spawn()?;
-            assert_eq!(manager.told("READY=1"), "READY=1\nSTATUS=forwarding");
+            assert_eq!(manager.wait_for(&mut process, "READY=1")?, "READY=1\nSTATUS=forwarding");
             if forwards {
                 // At once: the first packet after that passes.
                 assert_eq!(net.hosts[0].ping_with("10.0.0.2", 1, &["-W", "5"])?.received, 1);
             }
-            manager.told("WATCHDOG=1");
+            manager.wait_for(&mut process, "WATCHDOG=1")?;
             process.signal(Signal::HUP);
-            assert!(manager.told("RELOADING=1").contains("\nMONOTONIC_USEC="));
-            assert_eq!(manager.told("READY=1"), "READY=1\nSTATUS=forwarding");
+            assert!(manager.wait_for(&mut process, "RELOADING=1")?.contains("\nMONOTONIC_USEC="));
+            assert_eq!(manager.wait_for(&mut process, "READY=1")?, "READY=1\nSTATUS=forwarding");
             std::fs::write(read, "frob 1.2.3\n").unwrap();
             process.signal(Signal::HUP);
-            manager.told("RELOADING=1");
-            assert!(manager.told("READY=1").contains("the one that was read again is refused"));
+            manager.wait_for(&mut process, "RELOADING=1")?;
+            assert!(
+                manager.wait_for(&mut process, "READY=1")?.contains("the one that was read again is refused")
+            );
             std::fs::write(read, text).unwrap();
-            manager.told("WATCHDOG=1");
+            manager.wait_for(&mut process, "WATCHDOG=1")?;
             process.signal(Signal::TERM);
-            manager.told("STOPPING=1");
+            manager.wait_for(&mut process, "STOPPING=1")?;
             assert_eq!(process.wait(SOON)?.code(), Some(0));
         }
         Ok(())

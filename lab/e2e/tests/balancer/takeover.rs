@@ -94,7 +94,7 @@ fn mirrored_exceptions(first: &Running, second: &Running) -> Result<usize> {
 
 /// How many connections were harmed when the second router, which has the same members, took the place of the
 /// first, and how many flows were exceptions.
-fn harmed_of_exceptions(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
+fn harmed_of_exceptions(rig: &Rig, knows_flows: bool) -> Result<(usize, usize)> {
     let net = Plain::new(rig, 5)?;
     let (a, b) = (net.router(rig, "a")?, net.router(rig, "b")?);
     b.cut(true)?;
@@ -103,7 +103,7 @@ fn harmed_of_exceptions(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
     let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(FIRST_PORT)));
     load.fill(OPEN)?;
     let second = Running::run(&b.host, &graph(FIVE), &[])?;
-    let exceptions = match is_told {
+    let exceptions = match knows_flows {
         true => mirrored_exceptions(&first, &second)?,
         false => 0,
     };
@@ -139,7 +139,7 @@ fn who_chooses_alike_and_knows_no_exceptions_resets_them() {
 
 /// How many connections were harmed when the second router took the place of the first, and how many
 /// flows it has then.
-fn harmed(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
+fn harmed(rig: &Rig, knows_flows: bool) -> Result<(usize, usize)> {
     let net = Plain::new(rig, 5)?;
     let (a, b) = (net.router(rig, "a")?, net.router(rig, "b")?);
     b.cut(true)?;
@@ -147,7 +147,7 @@ fn harmed(rig: &Rig, is_told: bool) -> Result<(usize, usize)> {
     let mut first = Running::run(&a.host, &graph(FIRST), &[])?;
     let second = Running::run(&b.host, &graph(SECOND), &[])?;
     let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(FIRST_PORT)));
-    match is_told {
+    match knows_flows {
         true => mirrored(&first, &second, &mut load)?,
         false => load.fill(OPEN)?,
     }

@@ -75,7 +75,7 @@ fn frames(seed: u64, of: impl Fn(u32, &mut Random) -> Vec<u8>) -> Vec<Vec<u8>> {
     (0..FRAMES).map(|n| of(n, &mut random)).collect()
 }
 
-fn station(n: u32) -> EtherAddr {
+fn host_mac(n: u32) -> EtherAddr {
     let [a, b, c, d] = n.to_be_bytes();
     EtherAddr([2, 0x66, a, b, c, d])
 }
@@ -91,10 +91,10 @@ fn is_within(what: &str, count: u64, range: RangeInclusive<u64>) {
 }
 
 #[test]
-fn arp_requests_from_thousands_of_stations_disturb_nobody() {
+fn arp_requests_from_thousands_of_hosts_disturb_nobody() {
     attacked("floods-arp", |net, router| {
         let c = &net.hosts[2];
-        let frames = frames(1, |n, _| arp_request(station(n), near(n), "10.3.0.1").bytes());
+        let frames = frames(1, |n, _| arp_request(host_mac(n), near(n), "10.3.0.1").bytes());
         flood(net, router, c, &frames)?;
         is_within("neighbors", router.neighbors_in("10.3.")?, 1..=u64::from(FRAMES));
         let (seen, limited) = (router.count("arp-received")?, router.count("neighbor-messages-limited")?);
@@ -104,13 +104,13 @@ fn arp_requests_from_thousands_of_stations_disturb_nobody() {
 }
 
 #[test]
-fn solicitations_from_thousands_of_stations_disturb_nobody() {
+fn solicitations_from_thousands_of_hosts_disturb_nobody() {
     attacked("floods-nd", |net, router| {
         let c = &net.hosts[2];
         let frames = frames(2, |n, _| {
             let ip = [0xfd00, 3, 0, 0, 0, 0x66, (n >> 16) as u16, n as u16].into();
             nd::neighbor_solicitation(
-                LinkEndpoint { ether: station(n), ip },
+                LinkEndpoint { ether: host_mac(n), ip },
                 "fd00:3::1".parse().unwrap(),
                 None,
             )
@@ -128,7 +128,7 @@ fn forged_announcements_move_no_neighbor_of_another_link_and_make_none() {
     attacked("floods-forged", |net, router| {
         let c = &net.hosts[2];
         let frames = frames(3, |n, random| {
-            let thief = station(n);
+            let thief = host_mac(n);
             let victim: Ipv4Addr = match n % 4 {
                 // Those who talk, on links of their own; the router itself; anybody.
                 0 => "10.0.2.2".parse().unwrap(),
@@ -157,7 +157,7 @@ fn forged_announcements_on_the_link_itself_do_not_move_who_was_set_by_hand() {
     attacked("floods-static", |net, router| {
         let mac = net.b().mac(HOST_LINK)?;
         router.say(&["neighbor", "add", "10.0.2.2", "lladdr", &mac, "dev", "eth2"])?;
-        let frames = frames(4, |n, _| arp_request(station(n), "10.0.2.2", "10.0.2.2").bytes());
+        let frames = frames(4, |n, _| arp_request(host_mac(n), "10.0.2.2", "10.0.2.2").bytes());
         flood(net, router, net.b(), &frames)?;
         let refused = router.port("eth2")?["arp"]["neighbor-changes-refused"].as_u64().unwrap();
         is_within("changes refused", refused, 100..=u64::MAX);
@@ -168,7 +168,7 @@ fn forged_announcements_on_the_link_itself_do_not_move_who_was_set_by_hand() {
 #[test]
 fn forged_announcements_on_the_link_itself_do_not_move_who_answers() {
     attacked("floods-claims", |net, router| {
-        let frames = frames(7, |n, _| arp_request(station(n), "10.0.2.2", "10.0.2.2").bytes());
+        let frames = frames(7, |n, _| arp_request(host_mac(n), "10.0.2.2", "10.0.2.2").bytes());
         flood(net, router, net.b(), &frames)?;
         let arp = &router.port("eth2")?["arp"];
         let count = |name: &str| arp[name].as_u64().unwrap();
@@ -185,7 +185,7 @@ fn packets_whose_time_is_over_are_answered_in_part() {
     attacked("floods-ttl", |net, router| {
         let to = net.r.mac("eth3")?;
         let expired = |n: u32| ip4().src(near(n)).dst("10.0.2.2").ttl(1).udp(1, 2);
-        let frames = frames(5, |n, _| ether(to.as_str(), station(n)).ip4(expired(n)).bytes());
+        let frames = frames(5, |n, _| ether(to.as_str(), host_mac(n)).ip4(expired(n)).bytes());
         flood(net, router, &net.hosts[2], &frames)?;
         let (errors, limited) = (router.count("icmp-errors")?, router.count("icmp-errors-limited")?);
         is_within("answered", errors, 100..=20_000);
@@ -229,7 +229,7 @@ fn tiny_overlapping_and_unfinished_fragments_disturb_nobody() {
                 3 => udp(65_528, false, 64, n),
                 _ => udp(8 * (random.next() as usize % 8000), true, 1400, n),
             };
-            ether(to.as_str(), station(n)).ip4(packet).bytes()
+            ether(to.as_str(), host_mac(n)).ip4(packet).bytes()
         });
         flood(net, router, &net.hosts[2], &frames)?;
         is_within("bad fragments", router.drops("bad-fragment")?, 100..=u64::MAX);
@@ -263,7 +263,7 @@ fn a_storm_of_what_asks_for_redirects_and_errors_is_answered_in_part() {
 #[test]
 fn neighbors_are_listed_in_the_middle_of_a_flood() {
     attacked("floods-list", |net, router| {
-        let frames = frames(9, |n, _| arp_request(station(n), near(n), "10.3.0.1").bytes());
+        let frames = frames(9, |n, _| arp_request(host_mac(n), near(n), "10.3.0.1").bytes());
         net.hosts[2].transmit(HOST_LINK, &frames)?;
         let start = Instant::now();
         router.say(&["show", "neighbors"])?;

@@ -157,7 +157,7 @@ impl Router {
 
     /// Waits until something is so.
     pub(crate) fn until(&self, mut is_so: impl FnMut(&Router) -> Result<bool>) -> Result<()> {
-        until_seen(self, &format!("in {SOON:?} what it should"), || is_so(self))
+        until_seen(self, "what it should", || is_so(self))
     }
 
     /// Waits until so many addresses are the router's own.

@@ -93,7 +93,7 @@ pub fn flush_connections(host: &Host) -> Result<()> {
 
 /// Exchanges until few packets go by the kernel.
 pub fn until_fast(net: &Net, router: &Process, exchange: &mut dyn FnMut(usize)) -> Result<()> {
-    until_seen(router, "packets go by the kernel", || {
+    until_seen(router, "packets that go past the kernel", || {
         let both = || -> Result<u64> { Ok(by_kernel(&net.r)? + by_kernel6(&net.r)?) };
         let before = both()?;
         exchange(20);

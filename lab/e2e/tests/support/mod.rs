@@ -88,10 +88,10 @@ pub fn start(host: &Host, config: &str, options: &[&str]) -> Result<Process> {
     let folder = tempfile::tempdir().expect("a folder");
     let manager = ServiceManager::new(folder.path());
     let command = host.command([artery()?]).args(["run", "-e", config, "-o", "-"]).args(options);
-    let router = command.env("NOTIFY_SOCKET", &manager.path).spawn()?;
+    let mut router = command.env("NOTIFY_SOCKET", &manager.path).spawn()?;
     // The configuration is written once everything is built: one that is refused is seen at once.
     router.wait_for(";\n", SOON)?;
-    manager.told("READY=1");
+    manager.wait_for(&mut router, "READY=1")?;
     Ok(router)
 }
 

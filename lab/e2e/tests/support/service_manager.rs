@@ -1,5 +1,6 @@
 //! The other end of sd_notify(3).
 use super::SOON;
+use artery_rig::{Process, Result, RigError};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,16 +20,21 @@ impl ServiceManager {
         ServiceManager { socket, path }
     }
 
-    /// The next message of this beginning; others that come before it are signs of life, or say how it goes.
-    pub fn told(&self, wanted: &str) -> String {
+    /// The next message of a program that begins so; others that come before it are signs of life, or say how
+    /// it goes. A program that ends, or takes too long, is an error that shows what it has said.
+    pub fn wait_for(&self, program: &mut Process, wanted: &str) -> Result<String> {
         let deadline = Instant::now() + 6 * SOON;
         loop {
-            assert!(Instant::now() < deadline, "{wanted} was not sent in time");
             let mut text = [0; 1024];
-            let Ok(length) = self.socket.recv(&mut text) else { continue };
+            let Ok(length) = self.socket.recv(&mut text) else {
+                match program.is_running() && Instant::now() < deadline {
+                    true => continue,
+                    false => return Err(RigError::NotSeen(program.failure(), wanted.to_owned())),
+                }
+            };
             let text = String::from_utf8_lossy(&text[..length]).into_owned();
             if text.starts_with(wanted) {
-                return text;
+                return Ok(text);
             }
             assert!(text == "WATCHDOG=1" || text.starts_with("STATUS="), "{text} came, not {wanted}");
         }

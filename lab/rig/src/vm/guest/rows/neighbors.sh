@@ -315,8 +315,10 @@ through_flow_table() {
     wait $server || true
     # The last packets of connections are counted, too.
     end=$(($(date +%s) + 20))
-    while conntrack -L -p tcp 2>/dev/null | grep -q ESTABLISHED; do
-        [ "$(date +%s)" -lt $end ] || fail "a connection that was closed is established: $(conntrack -L -p tcp 2>/dev/null)"
+    while true; do
+        connections=$(conntrack -L -p tcp 2>&1) || fail "conntrack: $connections"
+        case $connections in *ESTABLISHED*) ;; *) break ;; esac
+        [ "$(date +%s)" -lt $end ] || fail "a connection that was closed is established: $connections"
         sleep 0.5
     done
     before=$(seen)
