@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 .PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
     loom publish-check miri sanitize fuzz soak examples pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
-    cargo-generate-rpm fleet-trial
+    cargo-generate-rpm fleet fleet-trial
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
@@ -170,6 +170,11 @@ bench-tables: build-dist ## Measures routing tables, and repeats the experiment 
 	$(DIST_BENCH) papers art2016 $(if $(TABLE),--table $(TABLE))
 
 # A workspace of its own: its engines are hundreds of crates, and the router needs none of them.
+fleet: ## Builds artery-fleet, which mirrors exceptions of flows between machines (docs/fleet.md), and tests it.
+	$(CARGO) build --locked -p artery
+	$(CARGO) test --locked --manifest-path fleet/Cargo.toml -p artery-fleet
+	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml -p artery-fleet
+
 fleet-trial: ## Measures engines for a fleet's state, as root; ARGUMENTS='--subject zenoh' is a part of it (docs/decisions/0042).
 	@scripts/setup fleet
 	$(CARGO) test --locked --manifest-path fleet/Cargo.toml

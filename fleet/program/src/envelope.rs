@@ -1,0 +1,127 @@
+//! What goes with each message beside its records: which message it is. It travels as zenoh's attachment, so
+//! that the payload is a stream of `ARTE` and nothing else.
+
+/// The first bytes.
+const MAGIC: [u8; 4] = *b"ARTB";
+const VERSION: u16 = 1;
+const LENGTH: usize = 23;
+
+/// Numbers are big-endian: magic (4), version (2), kind (1), run (8), number (8). Bytes behind belong to
+/// later additions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    pub(crate) kind: Kind,
+    /// The start of the sender's process, so that its numbers are not taken for those of an earlier one.
+    pub(crate) run: u64,
+    /// Of changes, one more than that of the batch before; of parts, the same within a fetch; of an end, how
+    /// many parts there were.
+    pub(crate) number: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Exceptions that came or changed; none, if only the number is to be told.
+    Changes = 1,
+    /// Some of all exceptions.
+    Part = 2,
+    /// There are no more parts.
+    End = 3,
+}
+
+/// Why a message is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Refusal {
+    Malformed,
+    OtherVersion,
+    OtherFleet,
+    OwnName,
+    TooManyMachines,
+}
+
+impl Refusal {
+    pub(crate) const ALL: [Refusal; 5] = [
+        Refusal::Malformed,
+        Refusal::OtherVersion,
+        Refusal::OtherFleet,
+        Refusal::OwnName,
+        Refusal::TooManyMachines,
+    ];
+
+    /// Its name in the status.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Refusal::Malformed => "malformed",
+            Refusal::OtherVersion => "other_version",
+            Refusal::OtherFleet => "other_fleet",
+            Refusal::OwnName => "own_name",
+            Refusal::TooManyMachines => "too_many_machines",
+        }
+    }
+
+    pub(crate) fn explanation(self) -> &'static str {
+        match self {
+            Refusal::Malformed => "it is malformed",
+            Refusal::OtherVersion => "it is of another version of the format",
+            Refusal::OtherFleet => "it is of another fleet; do peers belong to this one?",
+            Refusal::OwnName => "another machine has the name of this one; names must differ",
+            Refusal::TooManyMachines => "there are more machines than peers can be",
+        }
+    }
+}
+
+impl Envelope {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(LENGTH);
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_be_bytes());
+        bytes.push(self.kind as u8);
+        bytes.extend(self.run.to_be_bytes());
+        bytes.extend(self.number.to_be_bytes());
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Envelope, Refusal> {
+        let rest = bytes.strip_prefix(&MAGIC).ok_or(Refusal::Malformed)?;
+        let (version, rest) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
+        if u16::from_be_bytes(*version) != VERSION {
+            return Err(Refusal::OtherVersion);
+        }
+        let (kind, rest) = rest.split_first().ok_or(Refusal::Malformed)?;
+        let kind = [Kind::Changes, Kind::Part, Kind::End].into_iter().find(|known| *known as u8 == *kind);
+        let (run, rest) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
+        let (number, _) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
+        let (run, number) = (u64::from_be_bytes(*run), u64::from_be_bytes(*number));
+        Ok(Envelope { kind: kind.ok_or(Refusal::Malformed)?, run, number })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENVELOPE: Envelope = Envelope { kind: Kind::Part, run: u64::MAX - 1, number: 7 };
+
+    #[test]
+    fn what_is_written_is_read_again_also_with_later_additions() {
+        let mut bytes = ENVELOPE.to_bytes();
+        assert_eq!(bytes.len(), LENGTH);
+        assert_eq!(Envelope::parse(&bytes), Ok(ENVELOPE));
+        bytes.extend(b"more");
+        assert_eq!(Envelope::parse(&bytes), Ok(ENVELOPE));
+    }
+
+    #[test]
+    fn what_is_cut_or_strange_is_malformed_and_another_version_is_told_apart() {
+        let bytes = ENVELOPE.to_bytes();
+        for length in 0..bytes.len() {
+            assert_eq!(Envelope::parse(&bytes[..length]), Err(Refusal::Malformed), "{length}");
+        }
+        for (at, byte, expected) in
+            [(0, b'X', Refusal::Malformed), (5, 2, Refusal::OtherVersion), (6, 9, Refusal::Malformed)]
+        {
+            let mut damaged = bytes.clone();
+            damaged[at] = byte;
+            assert_eq!(Envelope::parse(&damaged), Err(expected));
+        }
+    }
+}

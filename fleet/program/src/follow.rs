@@ -1,0 +1,171 @@
+//! Follows the exceptions of the router on this machine, and makes numbered batches for peers of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::config::Config;
+use crate::control::Control;
+use crate::envelope::{Envelope, Kind};
+use crate::peers::Peers;
+use crate::records::{self, ImportedFlows, Outgoing, Part, parse_parts};
+
+/// The pause between two questions, where nothing was new.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The pause after the router could not be reached.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// A batch without records goes out if nothing else did for so long: peers see that they miss nothing.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// What this machine has of its own.
+pub(crate) struct Own {
+    run: u64,
+    imported: Mutex<ImportedFlows>,
+    number: AtomicU64,
+    pub(crate) records_sent: AtomicU64,
+    pub(crate) parts_sent: AtomicU64,
+    pub(crate) losses: AtomicU64,
+    pub(crate) is_router_there: AtomicBool,
+}
+
+/// Where batches go.
+pub(crate) trait Outlet {
+    /// Sends without waiting for slow peers.
+    fn send(&self, envelope: Envelope, bytes: Vec<u8>);
+}
+
+impl Own {
+    /// `run` differs from that of any earlier process of this machine.
+    pub(crate) fn new(run: u64) -> Own {
+        Own {
+            run,
+            imported: Mutex::default(),
+            number: AtomicU64::new(0),
+            records_sent: AtomicU64::new(0),
+            parts_sent: AtomicU64::new(0),
+            losses: AtomicU64::new(0),
+            is_router_there: AtomicBool::new(false),
+        }
+    }
+
+    /// Follows the router without end; a router that ended is waited for.
+    pub(crate) fn follow(&self, config: &Config, peers: &Peers, outlet: &dyn Outlet) {
+        let mut last_error = String::new();
+        loop {
+            let Err(error) = self.follow_router(config, peers, outlet);
+            self.is_router_there.store(false, Relaxed);
+            let error = format!("{error:#}");
+            if error != last_error {
+                eprintln!("artery-fleet: exceptions can't be followed: {error}");
+                last_error = error;
+            }
+            self.send(outlet, &records::empty());
+            std::thread::sleep(RETRY_AFTER);
+        }
+    }
+
+    fn follow_router(
+        &self,
+        config: &Config,
+        peers: &Peers,
+        outlet: &dyn Outlet,
+    ) -> Result<std::convert::Infallible> {
+        let mut control = Control::connect(&config.control, &config.balancer)?;
+        let mut positions = Positions::default();
+        // What happened until now, peers learn by a fetch.
+        self.note_loss();
+        // A router that was started again has nothing of theirs.
+        peers.request_all(Instant::now());
+        let mut asked = "now".to_string();
+        let mut sent_at = None::<Instant>;
+        loop {
+            let parts = parse_parts(&control.read("exception_items", &asked)?)?;
+            self.is_router_there.store(true, Relaxed);
+            let mut is_idle = true;
+            for part in &parts {
+                positions.0.insert(part.worker, part.next.unwrap_or(0));
+                let outgoing = self.select(part)?;
+                if outgoing.records > 0 {
+                    self.send(outlet, &outgoing);
+                    (sent_at, is_idle) = (Some(Instant::now()), false);
+                }
+            }
+            asked = positions.to_string();
+            if sent_at.is_none_or(|sent_at| sent_at.elapsed() >= HEARTBEAT) {
+                self.send(outlet, &records::empty());
+                sent_at = Some(Instant::now());
+            }
+            if is_idle {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn select(&self, part: &Part) -> Result<Outgoing> {
+        let mut imported = self.imported.lock().unwrap_or_else(PoisonError::into_inner);
+        let (outgoing, has_lost) = imported.select_events(part).context("events of the router")?;
+        drop(imported);
+        if has_lost {
+            self.note_loss();
+        }
+        Ok(outgoing)
+    }
+
+    /// Leaves a number out, so that peers fetch all exceptions.
+    fn note_loss(&self) {
+        self.imported.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.number.fetch_add(1, Relaxed);
+        self.losses.fetch_add(1, Relaxed);
+    }
+
+    fn send(&self, outlet: &dyn Outlet, outgoing: &Outgoing) {
+        let number = self.number.fetch_add(1, Relaxed) + 1;
+        self.records_sent.fetch_add(outgoing.records, Relaxed);
+        outlet.send(Envelope { kind: Kind::Changes, run: self.run, number }, outgoing.bytes.clone());
+    }
+
+    /// Gives all exceptions of the router to `each`, a part at a time, and then the end. The router makes the
+    /// next part once `each` has taken one, so that no more than one is in memory.
+    pub(crate) fn export(
+        &self,
+        config: &Config,
+        mut each: impl FnMut(Envelope, Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let mut control = Control::connect(&config.control, &config.balancer)?;
+        let (mut asked, mut number) = (String::new(), 0);
+        loop {
+            let parts = parse_parts(&control.read("exceptions_part", &asked)?)?;
+            let mut positions = Positions::default();
+            for part in &parts {
+                if let Some(next) = part.next {
+                    positions.0.insert(part.worker, next);
+                }
+                let outgoing = self.imported.lock().unwrap_or_else(PoisonError::into_inner).select_part(part);
+                let outgoing = outgoing.context("exceptions of the router")?;
+                if outgoing.records > 0 {
+                    each(Envelope { kind: Kind::Part, run: self.run, number }, outgoing.bytes)?;
+                    number += 1;
+                    self.parts_sent.fetch_add(1, Relaxed);
+                }
+            }
+            asked = positions.to_string();
+            if asked.is_empty() {
+                return each(Envelope { kind: Kind::End, run: self.run, number }, records::empty().bytes);
+            }
+        }
+    }
+}
+
+/// Where each worker goes on, as handlers are asked.
+#[derive(Default)]
+struct Positions(BTreeMap<u16, u64>);
+
+impl std::fmt::Display for Positions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<_> = self.0.iter().map(|(worker, next)| format!("{worker}:{next}")).collect();
+        f.write_str(&words.join(" "))
+    }
+}

@@ -1,0 +1,157 @@
+//! Has the router on this machine take the records of peers: what changed first, and parts of all exceptions
+//! of a machine while nothing else is there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use artery_balancer::flows::StreamError;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::config::Config;
+use crate::control::{Control, Refused};
+use crate::envelope::Refusal;
+use crate::peers::Peers;
+use crate::records::read_incoming;
+
+/// Most bytes of a message: no writer makes half as many.
+pub(crate) const MOST_BYTES: usize = 256 << 10;
+/// Most messages of changes that wait.
+const CHANGES: usize = 256;
+/// Most messages of fetches that wait: those who answer wait meanwhile.
+const PARTS: usize = 16;
+/// The pause after the router could not be reached.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What comes to be imported.
+pub(crate) enum Delivery {
+    Records {
+        machine: String,
+        stream: Vec<u8>,
+        came: Instant,
+    },
+    /// A fetch has ended; it is complete if all that came before is imported.
+    FetchEnd {
+        machine: String,
+        is_complete: bool,
+    },
+}
+
+/// Where deliveries are left.
+#[derive(Clone)]
+pub(crate) struct Inbox {
+    pub(crate) changes: Sender<Delivery>,
+    pub(crate) parts: Sender<Delivery>,
+}
+
+/// Takes deliveries out.
+pub(crate) struct Outbox {
+    changes: Receiver<Delivery>,
+    parts: Receiver<Delivery>,
+}
+
+pub(crate) fn queues() -> (Inbox, Outbox) {
+    let ((changes, changes_out), (parts, parts_out)) = (channel(CHANGES), channel(PARTS));
+    (Inbox { changes, parts }, Outbox { changes: changes_out, parts: parts_out })
+}
+
+#[derive(Default)]
+pub(crate) struct ImportCounts {
+    pub(crate) records: AtomicU64,
+    /// Messages that found no room, or no router.
+    pub(crate) dropped: AtomicU64,
+    /// Imports that the router refused.
+    pub(crate) refused: AtomicU64,
+}
+
+pub(crate) struct Importer {
+    config: Arc<Config>,
+    peers: Arc<Peers>,
+    counts: Arc<ImportCounts>,
+    control: Option<Control>,
+    tried_at: Option<Instant>,
+    has_told: bool,
+}
+
+impl Importer {
+    pub(crate) fn new(config: Arc<Config>, peers: Arc<Peers>, counts: Arc<ImportCounts>) -> Importer {
+        Importer { config, peers, counts, control: None, tried_at: None, has_told: false }
+    }
+
+    /// Imports until all senders are gone.
+    pub(crate) fn run(&mut self, mut outbox: Outbox, runtime: &Handle) {
+        let next = |outbox: &mut Outbox| {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    delivery = outbox.changes.recv() => delivery,
+                    delivery = outbox.parts.recv() => delivery,
+                }
+            })
+        };
+        while let Some(delivery) = next(&mut outbox) {
+            match delivery {
+                Delivery::Records { machine, stream, came } => self.take(&machine, &stream, came),
+                Delivery::FetchEnd { machine, is_complete } => {
+                    let is_complete = is_complete && self.connected().is_some();
+                    self.peers.finish_fetch(&machine, is_complete, Instant::now());
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, machine: &str, stream: &[u8], came: Instant) {
+        let incoming = match read_incoming(stream) {
+            Ok(incoming) => incoming,
+            Err(StreamError::Version(_)) => return self.peers.refuse(machine, Refusal::OtherVersion),
+            Err(_) => return self.peers.refuse(machine, Refusal::Malformed),
+        };
+        if incoming.records == 0 {
+            return;
+        }
+        let is_taken = incoming.imports.iter().all(|import| self.import(import));
+        if is_taken {
+            self.counts.records.fetch_add(incoming.records, Relaxed);
+            self.peers.note_imported(machine, incoming.records, came.elapsed());
+        } else {
+            self.counts.dropped.fetch_add(1, Relaxed);
+            self.peers.request_fetch(machine, Instant::now() + RETRY_AFTER);
+        }
+    }
+
+    /// Whether the router took it, or never will.
+    fn import(&mut self, import: &str) -> bool {
+        let Some(control) = self.connected() else { return false };
+        let Err(error) = control.write("import_flows", import) else { return true };
+        self.tell(&error);
+        if error.is::<Refused>() {
+            self.counts.refused.fetch_add(1, Relaxed);
+            return true;
+        }
+        (self.control, self.tried_at) = (None, Some(Instant::now()));
+        false
+    }
+
+    fn connected(&mut self) -> Option<&mut Control> {
+        self.control.take_if(|control| !control.is_fresh());
+        if self.control.is_none() && self.tried_at.is_none_or(|at| at.elapsed() >= RETRY_AFTER) {
+            self.tried_at = Some(Instant::now());
+            match Control::connect(&self.config.control, &self.config.balancer) {
+                Ok(control) => {
+                    self.control = Some(control);
+                    (self.has_told, self.tried_at) = (false, None);
+                }
+                Err(error) => self.tell(&error),
+            }
+        }
+        self.control.as_mut()
+    }
+
+    /// Once until the router is reached again.
+    fn tell(&mut self, error: &anyhow::Error) {
+        if !std::mem::replace(&mut self.has_told, true) {
+            eprintln!("artery-fleet: records of peers are not imported: {error:#}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `artery-fleet` mirrors the exceptions of a balancer's flows between the machines of a fleet.
+//! `docs/fleet.md` is its manual.
+
+mod config;
+mod control;
+mod envelope;
+mod follow;
+mod import;
+mod mesh;
+mod peers;
+mod records;
+mod status;
+
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use tokio::runtime::Handle;
+use tokio::signal::unix::{SignalKind, signal};
+
+use config::Config;
+use follow::Own;
+use import::{ImportCounts, Importer};
+use mesh::{Local, Mesh};
+use peers::Peers;
+
+/// Says to zenoh how many threads it has; it is read when the first session opens.
+const ZENOH_RUNTIME: &str = "ZENOH_RUNTIME";
+
+/// Mirrors the exceptions of a balancer's flows between machines.
+#[derive(Parser)]
+#[command(name = "artery-fleet", version)]
+struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Follows the router of this machine, and exchanges exceptions with peers
+    Run {
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Shows peers, and what was sent, received and refused
+    Status {
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Prints a line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Options::parse().action {
+        Action::Run { config } => Config::read(&config).and_then(run),
+        Action::Status { config, json } => Config::read(&config)
+            .and_then(|config| status::ask(&config.status, json))
+            .map(|text| print!("{text}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("artery-fleet: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: Config) -> Result<()> {
+    if std::env::var_os(ZENOH_RUNTIME).is_none() {
+        return Err(start_again_with_threads(&config));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let done = runtime.block_on(mirror(Arc::new(config)));
+    // An answer that a peer does not read is not waited for.
+    runtime.shutdown_background();
+    done
+}
+
+/// Starts this program again with zenoh's threads in its environment, which a running process can't change
+/// safely.
+fn start_again_with_threads(config: &Config) -> anyhow::Error {
+    let threads = mesh::threads(config);
+    let one = format!("(worker_threads: {threads})");
+    let runtime = format!("(rx: {one}, tx: {one}, net: {one})");
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return anyhow::Error::new(error).context("can't find this program's file"),
+    };
+    let error = Command::new(program).args(std::env::args_os().skip(1)).env(ZENOH_RUNTIME, runtime).exec();
+    anyhow::Error::new(error).context("can't start with zenoh's threads set")
+}
+
+async fn mirror(config: Arc<Config>) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let listener = status::listen(&config.status)?;
+    let (inbox, outbox) = import::queues();
+    let local = Local {
+        own: Arc::new(Own::new(new_run()?)),
+        peers: Arc::new(Peers::new(&config.machine, config.refresh())),
+        counts: Arc::new(ImportCounts::default()),
+        inbox,
+        config: config.clone(),
+    };
+    let mesh = Mesh::open(local.clone()).await?;
+    let mut importer = Importer::new(config.clone(), local.peers.clone(), local.counts.clone());
+    let runtime = Handle::current();
+    std::thread::Builder::new().name("import".into()).spawn(move || importer.run(outbox, &runtime))?;
+    let (publisher, following) = (mesh.publisher().await?, local.clone());
+    let follow = move || following.own.follow(&following.config, &following.peers, &publisher);
+    std::thread::Builder::new().name("follow".into()).spawn(follow)?;
+    tokio::select! {
+        () = mesh.fetch_on() => {}
+        () = status::serve(listener, local) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    // It may be gone already.
+    let _ = std::fs::remove_file(&config.status);
+    mesh.close().await;
+    Ok(())
+}
+
+/// A number that no earlier process of this machine had.
+fn new_run() -> Result<u64> {
+    let since =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock is before 1970")?;
+    Ok(since.as_nanos() as u64)
+}

@@ -1,0 +1,309 @@
+//! What is known of the other machines: how far their changes were read, whether all of their exceptions
+//! must be fetched, and what was refused.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::MOST_PEERS;
+use crate::envelope::{Envelope, Refusal};
+
+/// A machine that is silent for so long is absent: it says something each second.
+const ABSENT_AFTER: Duration = Duration::from_secs(5);
+/// A machine that is silent for so long is forgotten, so that renamed ones don't fill the list.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+/// The pause after a fetch that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Senders of refused messages that are named in the log; those of others are counted only.
+const MOST_NAMED: usize = 64;
+
+pub(crate) struct Peers {
+    own_name: String,
+    refresh: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    machines: BTreeMap<String, Machine>,
+    refused: BTreeMap<Refusal, u64>,
+    named: HashSet<(String, Refusal)>,
+}
+
+struct Machine {
+    run: u64,
+    /// The number of the last changes.
+    last: u64,
+    heard: Instant,
+    missed: u64,
+    records: u64,
+    lag: Lag,
+    fetch: Fetch,
+    fetches: u64,
+    failed_fetches: u64,
+}
+
+/// From when a message came until the router had its records.
+#[derive(Default)]
+struct Lag {
+    last: Duration,
+    longest: Duration,
+}
+
+/// Whether all exceptions of a machine are fetched.
+enum Fetch {
+    /// As soon as this time has come.
+    Due(Instant),
+    /// It is under way; whether changes were lost since it began.
+    Running { is_due_again: bool },
+}
+
+impl Machine {
+    fn new(run: u64, now: Instant) -> Machine {
+        Machine {
+            run,
+            last: 0,
+            heard: now,
+            missed: 0,
+            records: 0,
+            lag: Lag::default(),
+            fetch: Fetch::Due(now),
+            fetches: 0,
+            failed_fetches: 0,
+        }
+    }
+
+    fn request_fetch(&mut self, now: Instant) {
+        match &mut self.fetch {
+            Fetch::Due(at) => *at = (*at).min(now),
+            Fetch::Running { is_due_again } => *is_due_again = true,
+        }
+    }
+}
+
+impl Peers {
+    pub(crate) fn new(own_name: &str, refresh: Duration) -> Peers {
+        Peers { own_name: own_name.to_string(), refresh, state: Mutex::default() }
+    }
+
+    /// Takes note of changes that came from a machine.
+    pub(crate) fn note_changes(&self, name: &str, envelope: &Envelope, now: Instant) -> Result<(), Refusal> {
+        if name == self.own_name {
+            return Err(Refusal::OwnName);
+        }
+        let machines = &mut self.lock().machines;
+        machines.retain(|_, machine| now.duration_since(machine.heard) < FORGOTTEN_AFTER);
+        if !machines.contains_key(name) && machines.len() >= MOST_PEERS {
+            return Err(Refusal::TooManyMachines);
+        }
+        let machine = machines.entry(name.to_string()).or_insert_with(|| Machine::new(envelope.run, now));
+        machine.heard = now;
+        if machine.run != envelope.run {
+            machine.run = envelope.run;
+            machine.last = 0;
+            machine.request_fetch(now);
+        } else if machine.last > 0 && envelope.number > machine.last + 1 {
+            machine.missed += envelope.number - machine.last - 1;
+            machine.request_fetch(now);
+        }
+        machine.last = machine.last.max(envelope.number);
+        Ok(())
+    }
+
+    /// Has all exceptions of a machine fetched, since some that came could not be kept.
+    pub(crate) fn request_fetch(&self, name: &str, now: Instant) {
+        if let Some(machine) = self.lock().machines.get_mut(name) {
+            machine.request_fetch(now);
+        }
+    }
+
+    /// The same of all machines, since the router has none of them any more.
+    pub(crate) fn request_all(&self, now: Instant) {
+        self.lock().machines.values_mut().for_each(|machine| machine.request_fetch(now));
+    }
+
+    /// Machines whose exceptions are to be fetched now; each is answered once, until
+    /// [`finish_fetch`](Self::finish_fetch).
+    pub(crate) fn begin_fetches(&self, now: Instant) -> Vec<String> {
+        let mut begun = Vec::new();
+        for (name, machine) in &mut self.lock().machines {
+            let is_present = now.duration_since(machine.heard) < ABSENT_AFTER;
+            if is_present && matches!(machine.fetch, Fetch::Due(at) if at <= now) {
+                machine.fetch = Fetch::Running { is_due_again: false };
+                begun.push(name.clone());
+            }
+        }
+        begun
+    }
+
+    /// A fetch ended, and all has come or not.
+    pub(crate) fn finish_fetch(&self, name: &str, is_complete: bool, now: Instant) {
+        let refresh = self.refresh;
+        let mut state = self.lock();
+        let Some(machine) = state.machines.get_mut(name) else { return };
+        let is_due_again = matches!(machine.fetch, Fetch::Running { is_due_again: true });
+        machine.fetches += u64::from(is_complete);
+        machine.failed_fetches += u64::from(!is_complete);
+        machine.fetch = Fetch::Due(match (is_complete, is_due_again) {
+            (false, _) => now + RETRY_AFTER,
+            (true, true) => now,
+            (true, false) => now + refresh,
+        });
+    }
+
+    /// The router has taken records of a machine, so long after they came.
+    pub(crate) fn note_imported(&self, name: &str, records: u64, lag: Duration) {
+        if let Some(machine) = self.lock().machines.get_mut(name) {
+            machine.records += records;
+            machine.lag.last = lag;
+            machine.lag.longest = machine.lag.longest.max(lag);
+        }
+    }
+
+    /// Counts what is refused; names each sender and reason once.
+    pub(crate) fn refuse(&self, sender: &str, refusal: Refusal) {
+        let mut state = self.lock();
+        *state.refused.entry(refusal).or_default() += 1;
+        let is_new = state.named.len() < MOST_NAMED && state.named.insert((sender.to_string(), refusal));
+        drop(state);
+        if is_new {
+            eprintln!("artery-fleet: a message of {sender} is refused: {}", refusal.explanation());
+        }
+    }
+
+    pub(crate) fn report(&self, now: Instant) -> (Vec<PeerReport>, BTreeMap<String, u64>) {
+        let state = self.lock();
+        let machines = state.machines.iter().map(|(name, machine)| PeerReport::new(name, machine, now));
+        let refused = Refusal::ALL.into_iter();
+        let refused =
+            refused.map(|reason| (reason.name().into(), state.refused.get(&reason).copied().unwrap_or(0)));
+        (machines.collect(), refused.collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A machine in the status.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PeerReport {
+    pub(crate) machine: String,
+    pub(crate) is_present: bool,
+    /// Since its last message.
+    pub(crate) silent_ms: u64,
+    pub(crate) records: u64,
+    pub(crate) missed_batches: u64,
+    pub(crate) fetches: u64,
+    pub(crate) failed_fetches: u64,
+    /// Whether all that it said is known: nothing is missing that must be fetched.
+    pub(crate) is_complete: bool,
+    pub(crate) last_lag_ms: f64,
+    pub(crate) longest_lag_ms: f64,
+}
+
+impl PeerReport {
+    fn new(name: &str, machine: &Machine, now: Instant) -> PeerReport {
+        let silent = now.duration_since(machine.heard);
+        let is_fetched = match machine.fetch {
+            Fetch::Due(at) => at > now,
+            Fetch::Running { is_due_again } => !is_due_again,
+        };
+        let milliseconds = |time: Duration| time.as_micros() as f64 / 1000.0;
+        PeerReport {
+            machine: name.to_string(),
+            is_present: silent < ABSENT_AFTER,
+            silent_ms: silent.as_millis() as u64,
+            records: machine.records,
+            missed_batches: machine.missed,
+            fetches: machine.fetches,
+            failed_fetches: machine.failed_fetches,
+            is_complete: machine.fetches > 0 && is_fetched,
+            last_lag_ms: milliseconds(machine.lag.last),
+            longest_lag_ms: milliseconds(machine.lag.longest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::Kind;
+
+    const REFRESH: Duration = Duration::from_secs(45);
+
+    fn changes(run: u64, number: u64) -> Envelope {
+        Envelope { kind: Kind::Changes, run, number }
+    }
+
+    /// Peers of m1, which has fetched all of m2 up to batch 7.
+    fn peers(now: Instant) -> Peers {
+        let peers = Peers::new("m1", REFRESH);
+        peers.note_changes("m2", &changes(1, 7), now).unwrap();
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        peers.finish_fetch("m2", true, now);
+        assert!(peers.begin_fetches(now).is_empty());
+        peers
+    }
+
+    #[test]
+    fn a_machine_that_comes_is_fetched_once_and_again_to_refresh_idle_times() {
+        let now = Instant::now();
+        let peers = peers(now);
+        let later = now + REFRESH;
+        peers.note_changes("m2", &changes(1, 8), later).unwrap();
+        assert_eq!(peers.begin_fetches(later), ["m2"]);
+        assert!(peers.begin_fetches(later).is_empty());
+    }
+
+    #[test]
+    fn missing_batches_and_a_new_run_have_all_fetched_again() {
+        let now = Instant::now();
+        let peers = peers(now);
+        peers.note_changes("m2", &changes(1, 8), now).unwrap();
+        assert!(peers.begin_fetches(now).is_empty());
+        peers.note_changes("m2", &changes(1, 11), now).unwrap();
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        // More are lost while it is fetched: once more.
+        peers.note_changes("m2", &changes(1, 13), now).unwrap();
+        peers.finish_fetch("m2", true, now);
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        peers.finish_fetch("m2", true, now);
+        peers.note_changes("m2", &changes(2, 1), now).unwrap();
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        let (reports, _) = peers.report(now);
+        assert_eq!((reports[0].missed_batches, reports[0].fetches), (3, 3));
+    }
+
+    #[test]
+    fn a_fetch_that_failed_is_repeated_after_a_pause_and_none_is_begun_of_a_silent_machine() {
+        let now = Instant::now();
+        let peers = peers(now);
+        peers.request_all(now);
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        peers.finish_fetch("m2", false, now);
+        assert!(peers.begin_fetches(now).is_empty());
+        assert!(!peers.report(now + RETRY_AFTER).0[0].is_complete);
+        assert_eq!(peers.begin_fetches(now + RETRY_AFTER), ["m2"]);
+        peers.finish_fetch("m2", false, now);
+        assert!(peers.begin_fetches(now + ABSENT_AFTER).is_empty());
+    }
+
+    #[test]
+    fn ones_own_name_and_more_machines_than_can_be_are_refused_and_counted() {
+        let now = Instant::now();
+        let peers = peers(now);
+        assert_eq!(peers.note_changes("m1", &changes(1, 1), now), Err(Refusal::OwnName));
+        let more = (1..MOST_PEERS).all(|n| peers.note_changes(&format!("x{n}"), &changes(1, 1), now).is_ok());
+        assert!(more);
+        assert_eq!(peers.note_changes("y", &changes(1, 1), now), Err(Refusal::TooManyMachines));
+        // Those that were not heard for long make room.
+        assert_eq!(peers.note_changes("y", &changes(1, 1), now + FORGOTTEN_AFTER), Ok(()));
+        peers.refuse("y", Refusal::Malformed);
+        peers.refuse("y", Refusal::Malformed);
+        let (_, refused) = peers.report(now);
+        assert_eq!((refused["malformed"], refused["other_fleet"]), (2, 0));
+    }
+}

@@ -1,0 +1,147 @@
+//! What the process says of itself, by a Unix socket: a line of JSON for each connection.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixListener;
+
+use crate::mesh::Local;
+use crate::peers::PeerReport;
+
+/// How long a reader may take, and the process to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Status {
+    fleet: String,
+    id: String,
+    machine: String,
+    is_router_there: bool,
+    sent_records: u64,
+    /// Parts of all exceptions that peers have fetched.
+    sent_parts: u64,
+    /// How often events of the router were missing, its starts included.
+    losses: u64,
+    received_records: u64,
+    dropped_messages: u64,
+    refused_imports: u64,
+    /// Messages that were refused, by reason.
+    refused: BTreeMap<String, u64>,
+    peers: Vec<PeerReport>,
+}
+
+impl Status {
+    fn of(local: &Local) -> Status {
+        let Local { config, own, peers, counts, .. } = local;
+        let (peers, refused) = peers.report(Instant::now());
+        Status {
+            fleet: config.fleet.clone(),
+            id: config.id.clone(),
+            machine: config.machine.clone(),
+            is_router_there: own.is_router_there.load(Relaxed),
+            sent_records: own.records_sent.load(Relaxed),
+            sent_parts: own.parts_sent.load(Relaxed),
+            losses: own.losses.load(Relaxed),
+            received_records: counts.records.load(Relaxed),
+            dropped_messages: counts.dropped.load(Relaxed),
+            refused_imports: counts.refused.load(Relaxed),
+            refused,
+            peers,
+        }
+    }
+
+    /// For people.
+    fn to_text(&self) -> String {
+        let router = if self.is_router_there { "followed" } else { "not reached" };
+        let mut text = format!("machine {} of {}/{}, router {router}\n", self.machine, self.fleet, self.id);
+        let _ = writeln!(
+            text,
+            "sent: {} records, {} parts of all exceptions; events were missing {} times",
+            self.sent_records, self.sent_parts, self.losses
+        );
+        let _ = writeln!(
+            text,
+            "received: {} records; {} messages dropped, {} imports refused by the router",
+            self.received_records, self.dropped_messages, self.refused_imports
+        );
+        let refused: Vec<_> = self.refused.iter().filter(|(_, count)| **count > 0).collect();
+        let words: Vec<_> = refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let words = if words.is_empty() { "none".to_string() } else { words.join(", ") };
+        let _ = writeln!(text, "refused messages: {words}");
+        let _ = writeln!(
+            text,
+            "\n{:<16}  {:<8}  {:<8}  {:>9}  {:>10}  {:>8}  {:>7}  {:>12}  {:>15}",
+            "PEER",
+            "PRESENT",
+            "COMPLETE",
+            "SILENT ms",
+            "RECORDS",
+            "MISSED",
+            "FETCHES",
+            "LAST LAG ms",
+            "LONGEST LAG ms"
+        );
+        for peer in &self.peers {
+            let yes = |is: bool| if is { "yes" } else { "no" };
+            let _ = writeln!(
+                text,
+                "{:<16}  {:<8}  {:<8}  {:>9}  {:>10}  {:>8}  {:>7}  {:>12.1}  {:>15.1}",
+                peer.machine,
+                yes(peer.is_present),
+                yes(peer.is_complete),
+                peer.silent_ms,
+                peer.records,
+                peer.missed_batches,
+                peer.fetches,
+                peer.last_lag_ms,
+                peer.longest_lag_ms
+            );
+        }
+        text
+    }
+}
+
+/// Listens on the socket; one that an ended process has left is replaced.
+pub(crate) fn listen(path: &Path) -> Result<UnixListener> {
+    if UnixStream::connect(path).is_ok() {
+        bail!("{} is in use; does artery-fleet run already?", path.display());
+    }
+    if path.exists() {
+        std::fs::remove_file(path).with_context(|| format!("can't replace {}", path.display()))?;
+    }
+    let listener = UnixListener::bind(path).with_context(|| format!("can't listen on {}", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+pub(crate) async fn serve(listener: UnixListener, local: Local) {
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let status = serde_json::to_string(&Status::of(&local)).unwrap_or_default() + "\n";
+        // One at a time, none for long.
+        let _ = tokio::time::timeout(PATIENCE, stream.write_all(status.as_bytes())).await;
+    }
+}
+
+/// The status of the process that listens on this socket.
+pub(crate) fn ask(path: &Path, as_json: bool) -> Result<String> {
+    let unreachable = || format!("can't reach artery-fleet at {}; does it run?", path.display());
+    let mut stream = UnixStream::connect(path).with_context(unreachable)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).with_context(unreachable)?;
+    let status: Status = serde_json::from_str(&text).context("the status makes no sense")?;
+    Ok(if as_json { text } else { status.to_text() })
+}

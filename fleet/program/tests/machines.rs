@@ -1,0 +1,114 @@
+//! Two routers on this machine, and an `artery-fleet` beside each. It needs the program of the router:
+//! `$ARTERY`, or `target/debug/artery`.
+#![allow(unreachable_pub, missing_docs, reason = "of a test program")]
+
+#[path = "support/certificates.rs"]
+mod certificates;
+mod support;
+
+use std::path::Path;
+
+use certificates::Authority;
+use support::{Fleet, Router, Settings, artery, endpoints, peer, skip, wait_for};
+
+fn settings<'a>(machine: &'a str, listen: &str, peer: &str, socket: &'a Path) -> Settings<'a> {
+    Settings {
+        fleet: "web",
+        machine,
+        files: machine,
+        listen: listen.to_string(),
+        peers: vec![peer.to_string()],
+        socket,
+        more: String::new(),
+        prefix: Vec::new(),
+    }
+}
+
+#[test]
+fn exceptions_of_a_router_are_at_the_other_one_also_after_it_was_started_again() {
+    let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
+    let folder = tempfile::tempdir().unwrap();
+    let [at_1, at_2] = endpoints();
+    let first = Router::start(&program, folder.path(), "m1");
+    first.play();
+    let before = first.flows();
+    let second = Router::start(&program, folder.path(), "m2");
+    let fleet_1 = Fleet::start(folder.path(), &settings("m1", &at_1, &at_2, &first.socket));
+    let fleet_2 = Fleet::start(folder.path(), &settings("m2", &at_2, &at_1, &second.socket));
+    fleet_1.await_peer("m2");
+    fleet_2.await_peer("m1");
+    // A member is drained at both, as a fleet does: its flows become exceptions.
+    [&second, &first].iter().for_each(|router| router.write("b.weight", "a 0"));
+    let exceptions = first.exceptions();
+    assert!(!exceptions.is_empty() && exceptions.values().any(|member| member == "a"));
+    wait_for("flows of m2", || second.flows(), |flows| *flows == exceptions);
+    // They came as changes, and none of them went back.
+    let status = fleet_2.status();
+    assert_eq!(peer(&status, "m1")["missed_batches"], 0, "{status}");
+    assert_eq!((&status["sent_records"], &status["refused_imports"]), (&0.into(), &0.into()), "{status}");
+    assert_eq!(fleet_1.status()["received_records"], 0);
+    assert!(fleet_2.status_text().contains("router followed"), "{}", fleet_2.status_text());
+    // A router that was started again has all of them by a fetch.
+    drop(second);
+    let second = Router::start(&program, folder.path(), "m2");
+    second.write("b.weight", "a 0");
+    wait_for("flows of m2", || second.flows(), |flows| *flows == exceptions);
+    // Clients whose packets come to it from now on keep their members.
+    second.play();
+    assert_eq!(second.flows(), before);
+}
+
+#[test]
+fn machines_of_another_fleet_and_of_the_same_name_are_refused_and_counted() {
+    let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
+    let folder = tempfile::tempdir().unwrap();
+    let [at_1, at_2, at_3] = endpoints();
+    let first = Router::start(&program, folder.path(), "m1");
+    let other = Router::start(&program, folder.path(), "m2");
+    other.play();
+    let fleet_1 = Fleet::start(folder.path(), &settings("m1", &at_1, &at_2, &first.socket));
+    let stranger = Settings { fleet: "mail", ..settings("m2", &at_2, &at_1, &other.socket) };
+    let namesake = Settings { files: "m1-too", ..settings("m1", &at_3, &at_1, &other.socket) };
+    let _others = [Fleet::start(folder.path(), &stranger), Fleet::start(folder.path(), &namesake)];
+    other.write("b.weight", "a 0");
+    let is_refused = |status: &serde_json::Value| {
+        ["other_fleet", "own_name"].iter().all(|reason| status["refused"][reason].as_u64() > Some(0))
+    };
+    let status = wait_for("refused messages", || fleet_1.status(), is_refused);
+    assert_eq!(status["received_records"], 0, "{status}");
+    assert_eq!(status["peers"], serde_json::json!([]), "{status}");
+    assert!(first.flows().is_empty());
+}
+
+#[test]
+fn with_tls_a_machine_of_another_authority_gets_nothing_and_gives_nothing() {
+    let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
+    let folder = tempfile::tempdir().unwrap();
+    let [at_1, at_2, at_3] = endpoints();
+    let (ours, theirs) = (Authority::new("fleet"), Authority::new("stranger"));
+    let routers = ["m1", "m2", "m3"].map(|name| Router::start(&program, folder.path(), name));
+    routers[0].play();
+    routers[2].play();
+    let start = |at: usize, listen: &str, peer: &str, authority: &Authority| {
+        let machine = ["m1", "m2", "m3"][at];
+        let more = authority.settings(machine, &ours, folder.path());
+        let settings = Settings { more, ..settings(machine, listen, peer, &routers[at].socket) };
+        Fleet::start(folder.path(), &settings)
+    };
+    // The stranger is there before the others meet.
+    let fleet_1 = start(0, &at_1, &at_2, &ours);
+    let stranger = start(2, &at_3, &at_1, &theirs);
+    let is_router_there = |status: &serde_json::Value| status["is_router_there"] == true;
+    wait_for("status of m3", || stranger.status(), is_router_there);
+    routers.iter().for_each(|router| router.write("b.weight", "a 0"));
+    let fleet_2 = start(1, &at_2, &at_1, &ours);
+    fleet_2.await_peer("m1");
+    let exceptions = routers[0].exceptions();
+    wait_for("flows of m2", || routers[1].flows(), |flows| *flows == exceptions);
+    fleet_1.await_peer("m2");
+    for (fleet, missing) in [(&fleet_1, "m3"), (&fleet_2, "m3"), (&stranger, "m1")] {
+        let status = fleet.status();
+        assert!(peer(&status, missing).is_null(), "{status}");
+    }
+    assert_eq!(fleet_1.status()["received_records"], 0);
+}
