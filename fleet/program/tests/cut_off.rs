@@ -56,6 +56,7 @@ fn a_machine_that_is_cut_off_stops_no_other_and_has_all_once_it_is_back() {
         })
         .collect();
     fleets[0].await_peer("m2");
+    fleets[0].await_peer("m3");
     fleets[1].await_peer("m1");
     fleets[2].await_peer("m1");
     network.cut(CUT, true);
