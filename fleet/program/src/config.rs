@@ -39,7 +39,7 @@ pub(crate) struct Config {
     pub(crate) tls: Option<Tls>,
 }
 
-/// Files of PEM.
+/// Names of files in PEM format (RFC 7468).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tls {

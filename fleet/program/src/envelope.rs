@@ -1,13 +1,12 @@
 //! What goes with each message beside its records: which message it is. It travels as zenoh's attachment, so
 //! that the payload is a stream of `ARTE` and nothing else.
 
-/// The first bytes.
 const MAGIC: [u8; 4] = *b"ARTB";
 const VERSION: u16 = 1;
 const LENGTH: usize = 23;
 
-/// Numbers are big-endian: magic (4), version (2), kind (1), run (8), number (8). Bytes behind belong to
-/// later additions.
+/// Numbers are big-endian: magic (4), version (2), kind (1), run (8), number (8). Bytes after
+/// them are skipped: later versions may add fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) kind: Kind,

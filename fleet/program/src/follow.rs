@@ -31,7 +31,6 @@ pub(crate) struct Own {
     pub(crate) is_router_there: AtomicBool,
 }
 
-/// Where batches go.
 pub(crate) trait Outlet {
     /// Sends without waiting for slow peers.
     fn send(&self, envelope: Envelope, bytes: Vec<u8>);

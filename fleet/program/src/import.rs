@@ -45,7 +45,7 @@ pub(crate) struct Inbox {
     pub(crate) parts: Sender<Delivery>,
 }
 
-/// Takes deliveries out.
+/// The receiving ends of an [`Inbox`].
 pub(crate) struct Outbox {
     changes: Receiver<Delivery>,
     parts: Receiver<Delivery>,

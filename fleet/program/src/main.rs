@@ -83,8 +83,8 @@ fn run(config: Config) -> Result<()> {
     done
 }
 
-/// Starts this program again with zenoh's threads in its environment, which a running process can't change
-/// safely.
+/// Starts this program again with zenoh's threads in its environment. A running process can't change its own
+/// safely. Returns only if that failed.
 fn start_again_with_threads(config: &Config) -> anyhow::Error {
     let threads = mesh::threads(config);
     let one = format!("(worker_threads: {threads})");

@@ -59,7 +59,6 @@ impl Status {
         }
     }
 
-    /// For people.
     fn to_text(&self) -> String {
         let router = if self.is_router_there { "followed" } else { "not reached" };
         let mut text = format!("machine {} of {}/{}, router {router}\n", self.machine, self.fleet, self.id);

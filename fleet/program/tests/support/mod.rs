@@ -133,7 +133,6 @@ pub struct Settings<'a> {
     pub prefix: Vec<String>,
 }
 
-/// An `artery-fleet run`.
 pub struct Fleet {
     _process: Process,
     config: PathBuf,
