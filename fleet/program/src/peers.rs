@@ -124,8 +124,8 @@ impl Peers {
         self.lock().machines.values_mut().for_each(|machine| machine.request_fetch(now));
     }
 
-    /// Machines whose exceptions are to be fetched now. None is returned again before its
-    /// [`finish_fetch`](Self::finish_fetch) was called.
+    /// Machines whose exceptions are to be fetched now. None is returned again before
+    /// [`finish_fetch`](Self::finish_fetch) was called for it.
     pub(crate) fn begin_fetches(&self, now: Instant) -> Vec<String> {
         let mut begun = Vec::new();
         for (name, machine) in &mut self.lock().machines {

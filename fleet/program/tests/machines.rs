@@ -46,7 +46,6 @@ fn exceptions_of_a_router_are_at_the_other_one_also_after_it_was_started_again()
     let status = fleet_2.status();
     assert_eq!(peer(&status, "m1")["missed_batches"], 0, "{status}");
     assert_eq!((&status["sent_records"], &status["refused_imports"]), (&0.into(), &0.into()), "{status}");
-    assert_eq!(fleet_1.status()["received_records"], 0);
     assert!(fleet_2.status_text().contains("router followed"), "{}", fleet_2.status_text());
     // A router that was started again has all of them by a fetch.
     drop(second);
@@ -110,5 +109,4 @@ fn with_tls_a_machine_of_another_authority_gets_nothing_and_gives_nothing() {
         let status = fleet.status();
         assert!(peer(&status, missing).is_null(), "{status}");
     }
-    assert_eq!(fleet_1.status()["received_records"], 0);
 }
