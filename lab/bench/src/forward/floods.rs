@@ -7,14 +7,15 @@
 //! strangers at the rate at which they arrive.
 
 use super::Options;
+use super::hosts::host_mac;
 use super::report::Report;
 use anyhow::{Context as _, ensure};
 use artery_elements::CLASSES;
 use artery_engine::{Bench, Packet};
 use artery_packet::BATCH;
 use artery_wire::Random;
+use artery_wire::TcpFlags;
 use artery_wire::build::{ether, ip4};
-use artery_wire::{EtherAddr, TcpFlags};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -207,11 +208,6 @@ impl Stand {
         let outputs = if self.is_switch { 3 } else { 4 };
         (0..outputs).for_each(|output| drop(self.bench.drain_sent(output)));
     }
-}
-
-fn host_mac(side: u8, number: u32) -> EtherAddr {
-    let [a, b, c, d] = number.to_be_bytes();
-    EtherAddr([2, side, a, b, c, d])
 }
 
 /// A frame of a known flow, from one side to the other.

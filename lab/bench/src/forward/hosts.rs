@@ -21,7 +21,7 @@ const SEED: u64 = 7;
 const TOGETHER: u32 = 500;
 
 /// The MAC address of a host: the first two bytes say on which side it is.
-fn host_mac(side: u8, number: u32) -> EtherAddr {
+pub(super) fn host_mac(side: u8, number: u32) -> EtherAddr {
     let [a, b, c, d] = number.to_be_bytes();
     EtherAddr([2, side, a, b, c, d])
 }
