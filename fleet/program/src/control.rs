@@ -31,7 +31,7 @@ impl Control {
         stream.set_write_timeout(Some(PATIENCE))?;
         let (stream, balancer_name) = (BufReader::new(stream), balancer.to_string());
         let mut control = Control { stream, balancer: balancer_name, used: Instant::now() };
-        let greeting = control.line()?;
+        let greeting = control.read_line()?;
         ensure!(
             greeting.starts_with("Click::ControlSocket/1."),
             "{} is not a control socket",
@@ -53,7 +53,7 @@ impl Control {
         let question = format!("READ {}.{handler} {parameters}", self.balancer);
         self.stream.get_mut().write_all(format!("{}\r\n", question.trim_end()).as_bytes())?;
         self.expect_success(handler)?;
-        let line = self.line()?;
+        let line = self.read_line()?;
         let length = line.strip_prefix("DATA ").and_then(|length| length.parse().ok());
         let length =
             length.filter(|length| *length <= MAX_VALUE).context("the router's reply has no data")?;
@@ -73,7 +73,7 @@ impl Control {
         self.used = Instant::now();
         let mut said = String::new();
         loop {
-            let line = self.line()?;
+            let line = self.read_line()?;
             let code = line.get(..3).and_then(|code| code.parse::<u16>().ok());
             let (Some(code), Some(separator)) = (code, line.as_bytes().get(3)) else {
                 bail!("the router's reply makes no sense: {line:?}");
@@ -88,7 +88,7 @@ impl Control {
         }
     }
 
-    fn line(&mut self) -> Result<String> {
+    fn read_line(&mut self) -> Result<String> {
         let mut line = String::new();
         let count =
             (&mut self.stream).take(MAX_LINE).read_line(&mut line).context("the router does not answer")?;

@@ -19,7 +19,7 @@ pub(crate) struct Envelope {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Exceptions that came or changed; none, if only the number is to be told.
+    /// Exceptions that came or changed; none, if only the number is sent.
     Changes = 1,
     /// Some of all exceptions.
     Part = 2,
@@ -34,15 +34,19 @@ pub(crate) enum Refusal {
     OtherVersion,
     OtherFleet,
     OwnName,
+    SameName,
+    Replayed,
     TooManyMachines,
 }
 
 impl Refusal {
-    pub(crate) const ALL: [Refusal; 5] = [
+    pub(crate) const ALL: [Refusal; 7] = [
         Refusal::Malformed,
         Refusal::OtherVersion,
         Refusal::OtherFleet,
         Refusal::OwnName,
+        Refusal::SameName,
+        Refusal::Replayed,
         Refusal::TooManyMachines,
     ];
 
@@ -53,6 +57,8 @@ impl Refusal {
             Refusal::OtherVersion => "other_version",
             Refusal::OtherFleet => "other_fleet",
             Refusal::OwnName => "own_name",
+            Refusal::SameName => "same_name",
+            Refusal::Replayed => "replayed",
             Refusal::TooManyMachines => "too_many_machines",
         }
     }
@@ -63,6 +69,8 @@ impl Refusal {
             Refusal::OtherVersion => "it is of another version of the format",
             Refusal::OtherFleet => "it is of another fleet; do peers belong to this one?",
             Refusal::OwnName => "another machine has the name of this one; names must differ",
+            Refusal::SameName => "a machine of this name that started later is there; names must differ",
+            Refusal::Replayed => "its number, or a later one, has come before",
             Refusal::TooManyMachines => "there are more machines than peers can be",
         }
     }
@@ -110,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_strange_is_malformed_and_another_version_is_told_apart() {
+    fn what_is_cut_or_strange_is_malformed_and_another_version_has_its_own_reason() {
         let bytes = ENVELOPE.to_bytes();
         for length in 0..bytes.len() {
             assert_eq!(Envelope::parse(&bytes[..length]), Err(Refusal::Malformed), "{length}");

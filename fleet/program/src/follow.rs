@@ -28,7 +28,7 @@ pub(crate) struct Own {
     pub(crate) records_sent: AtomicU64,
     pub(crate) parts_sent: AtomicU64,
     pub(crate) losses: AtomicU64,
-    pub(crate) is_router_there: AtomicBool,
+    pub(crate) is_router_connected: AtomicBool,
 }
 
 pub(crate) trait Outlet {
@@ -46,7 +46,7 @@ impl Own {
             records_sent: AtomicU64::new(0),
             parts_sent: AtomicU64::new(0),
             losses: AtomicU64::new(0),
-            is_router_there: AtomicBool::new(false),
+            is_router_connected: AtomicBool::new(false),
         }
     }
 
@@ -55,7 +55,7 @@ impl Own {
         let mut last_error = String::new();
         loop {
             let Err(error) = self.follow_router(config, peers, outlet);
-            self.is_router_there.store(false, Relaxed);
+            self.is_router_connected.store(false, Relaxed);
             let error = format!("{error:#}");
             if error != last_error {
                 eprintln!("artery-fleet: exceptions can't be followed: {error}");
@@ -82,7 +82,7 @@ impl Own {
         let mut sent_at = None::<Instant>;
         loop {
             let parts = parse_parts(&control.read("exception_items", &asked)?)?;
-            self.is_router_there.store(true, Relaxed);
+            self.is_router_connected.store(true, Relaxed);
             let mut is_idle = true;
             for part in &parts {
                 positions.0.insert(part.worker, part.next.unwrap_or(0));

@@ -71,12 +71,12 @@ pub(crate) struct Importer {
     counts: Arc<ImportCounts>,
     control: Option<Control>,
     tried_at: Option<Instant>,
-    has_told: bool,
+    has_reported: bool,
 }
 
 impl Importer {
     pub(crate) fn new(config: Arc<Config>, peers: Arc<Peers>, counts: Arc<ImportCounts>) -> Importer {
-        Importer { config, peers, counts, control: None, tried_at: None, has_told: false }
+        Importer { config, peers, counts, control: None, tried_at: None, has_reported: false }
     }
 
     /// Imports until all senders are gone.
@@ -92,7 +92,7 @@ impl Importer {
         };
         while let Some(delivery) = next(&mut outbox) {
             match delivery {
-                Delivery::Records { machine, stream, came } => self.take(&machine, &stream, came),
+                Delivery::Records { machine, stream, came } => self.import_stream(&machine, &stream, came),
                 Delivery::FetchEnd { machine, is_complete } => {
                     let is_complete = is_complete && self.connected().is_some();
                     self.peers.finish_fetch(&machine, is_complete, Instant::now());
@@ -101,7 +101,7 @@ impl Importer {
         }
     }
 
-    fn take(&mut self, machine: &str, stream: &[u8], came: Instant) {
+    fn import_stream(&mut self, machine: &str, stream: &[u8], came: Instant) {
         let incoming = match read_incoming(stream) {
             Ok(incoming) => incoming,
             Err(StreamError::Version(_)) => return self.peers.refuse(machine, Refusal::OtherVersion),
@@ -124,7 +124,7 @@ impl Importer {
     fn import(&mut self, import: &str) -> bool {
         let Some(control) = self.connected() else { return false };
         let Err(error) = control.write("import_flows", import) else { return true };
-        self.tell(&error);
+        self.report(&error);
         if error.is::<Refused>() {
             self.counts.refused.fetch_add(1, Relaxed);
             return true;
@@ -140,17 +140,17 @@ impl Importer {
             match Control::connect(&self.config.control, &self.config.balancer) {
                 Ok(control) => {
                     self.control = Some(control);
-                    (self.has_told, self.tried_at) = (false, None);
+                    (self.has_reported, self.tried_at) = (false, None);
                 }
-                Err(error) => self.tell(&error),
+                Err(error) => self.report(&error),
             }
         }
         self.control.as_mut()
     }
 
     /// Once until the router is reached again.
-    fn tell(&mut self, error: &anyhow::Error) {
-        if !std::mem::replace(&mut self.has_told, true) {
+    fn report(&mut self, error: &anyhow::Error) {
+        if !std::mem::replace(&mut self.has_reported, true) {
             eprintln!("artery-fleet: records of peers are not imported: {error:#}");
         }
     }

@@ -82,7 +82,7 @@ impl Mesh {
     }
 
     pub(crate) async fn close(self) {
-        // At the end of the process; there is nobody to tell.
+        // The process ends in any case.
         let _ = self.changes.close().await;
         let _ = self.fetches.close().await;
     }

@@ -88,7 +88,8 @@ impl Peers {
         Peers { own_name: own_name.to_string(), refresh, state: Mutex::default() }
     }
 
-    /// Takes note of changes that came from a machine.
+    /// Records that changes came from a machine. Of two processes of one name the one that started later
+    /// counts, for as long as it sends.
     pub(crate) fn note_changes(&self, name: &str, envelope: &Envelope, now: Instant) -> Result<(), Refusal> {
         if name == self.own_name {
             return Err(Refusal::OwnName);
@@ -99,16 +100,23 @@ impl Peers {
             return Err(Refusal::TooManyMachines);
         }
         let machine = machines.entry(name.to_string()).or_insert_with(|| Machine::new(envelope.run, now));
-        machine.heard = now;
-        if machine.run != envelope.run {
-            machine.run = envelope.run;
-            machine.last = 0;
-            machine.request_fetch(now);
-        } else if machine.last > 0 && envelope.number > machine.last + 1 {
-            machine.missed += envelope.number - machine.last - 1;
-            machine.request_fetch(now);
+        // Once it is absent, a clock that was set back may be the reason.
+        let is_present = now.duration_since(machine.heard) < ABSENT_AFTER;
+        if envelope.run < machine.run && is_present {
+            return Err(Refusal::SameName);
         }
-        machine.last = machine.last.max(envelope.number);
+        if envelope.run != machine.run {
+            (machine.run, machine.last) = (envelope.run, 0);
+            machine.request_fetch(now);
+        } else if machine.last > 0 {
+            let missing = envelope.number.checked_sub(machine.last).and_then(|step| step.checked_sub(1));
+            let missing = missing.ok_or(Refusal::Replayed)?;
+            if missing > 0 {
+                machine.missed = machine.missed.saturating_add(missing);
+                machine.request_fetch(now);
+            }
+        }
+        (machine.heard, machine.last) = (now, envelope.number);
         Ok(())
     }
 
@@ -275,6 +283,42 @@ mod tests {
         assert_eq!(peers.begin_fetches(now), ["m2"]);
         let (reports, _) = peers.report(now);
         assert_eq!((reports[0].missed_batches, reports[0].fetches), (3, 3));
+    }
+
+    #[test]
+    fn batches_that_come_again_are_refused_and_no_number_is_too_great() {
+        let now = Instant::now();
+        let peers = peers(now);
+        for number in [0, 1, 7] {
+            assert_eq!(
+                peers.note_changes("m2", &changes(1, number), now),
+                Err(Refusal::Replayed),
+                "{number}"
+            );
+        }
+        for number in [u64::MAX - 1, u64::MAX] {
+            assert_eq!(peers.note_changes("m2", &changes(1, number), now), Ok(()));
+        }
+        assert_eq!(peers.note_changes("m2", &changes(1, u64::MAX), now), Err(Refusal::Replayed));
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        assert_eq!(peers.report(now).0[0].missed_batches, u64::MAX - 9);
+    }
+
+    #[test]
+    fn of_two_machines_of_one_name_the_later_one_counts_until_it_is_silent() {
+        let now = Instant::now();
+        let peers = peers(now);
+        peers.note_changes("m2", &changes(3, 1), now).unwrap();
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        peers.finish_fetch("m2", true, now);
+        for number in 8..20 {
+            assert_eq!(peers.note_changes("m2", &changes(1, number), now), Err(Refusal::SameName));
+            peers.note_changes("m2", &changes(3, number - 6), now).unwrap();
+        }
+        assert!(peers.begin_fetches(now).is_empty(), "the other one causes no fetch");
+        let later = now + ABSENT_AFTER;
+        assert_eq!(peers.note_changes("m2", &changes(1, 20), later), Ok(()));
+        assert_eq!(peers.begin_fetches(later), ["m2"]);
     }
 
     #[test]

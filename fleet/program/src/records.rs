@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_imported_flow_that_ended_is_forgotten_and_lost_events_are_told_of() {
+    fn an_imported_flow_that_ended_is_forgotten_and_lost_events_are_reported() {
         let mut known = ImportedFlows::default();
         let mut came = NAMES.to_vec();
         came.push(EventItem::Exists(ExceptionKind::Import, flow(1, 0)));

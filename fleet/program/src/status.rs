@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,7 +25,7 @@ pub(crate) struct Status {
     fleet: String,
     id: String,
     machine: String,
-    is_router_there: bool,
+    is_router_connected: bool,
     sent_records: u64,
     /// Parts of all exceptions that peers have fetched.
     sent_parts: u64,
@@ -40,14 +40,14 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    fn of(local: &Local) -> Status {
+    fn new(local: &Local) -> Status {
         let Local { config, own, peers, counts, .. } = local;
         let (peers, refused) = peers.report(Instant::now());
         Status {
             fleet: config.fleet.clone(),
             id: config.id.clone(),
             machine: config.machine.clone(),
-            is_router_there: own.is_router_there.load(Relaxed),
+            is_router_connected: own.is_router_connected.load(Relaxed),
             sent_records: own.records_sent.load(Relaxed),
             sent_parts: own.parts_sent.load(Relaxed),
             losses: own.losses.load(Relaxed),
@@ -60,7 +60,7 @@ impl Status {
     }
 
     fn to_text(&self) -> String {
-        let router = if self.is_router_there { "followed" } else { "not reached" };
+        let router = if self.is_router_connected { "followed" } else { "not reached" };
         let mut text = format!("machine {} of {}/{}, router {router}\n", self.machine, self.fleet, self.id);
         let _ = writeln!(
             text,
@@ -114,7 +114,8 @@ pub(crate) fn listen(path: &Path) -> Result<UnixListener> {
     if UnixStream::connect(path).is_ok() {
         bail!("{} is in use; does artery-fleet run already?", path.display());
     }
-    if path.exists() {
+    let is_socket = |file: std::fs::Metadata| file.file_type().is_socket();
+    if std::fs::symlink_metadata(path).is_ok_and(is_socket) {
         std::fs::remove_file(path).with_context(|| format!("can't replace {}", path.display()))?;
     }
     let listener = UnixListener::bind(path).with_context(|| format!("can't listen on {}", path.display()))?;
@@ -128,7 +129,7 @@ pub(crate) async fn serve(listener: UnixListener, local: Local) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let status = serde_json::to_string(&Status::of(&local)).unwrap_or_default() + "\n";
+        let status = serde_json::to_string(&Status::new(&local)).unwrap_or_default() + "\n";
         // One at a time, none for long.
         let _ = tokio::time::timeout(PATIENCE, stream.write_all(status.as_bytes())).await;
     }
@@ -143,4 +144,26 @@ pub(crate) fn ask(path: &Path, as_json: bool) -> Result<String> {
     stream.read_to_string(&mut text).with_context(unreachable)?;
     let status: Status = serde_json::from_str(&text).context("the status makes no sense")?;
     Ok(if as_json { text } else { status.to_text() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_an_ended_process_is_replaced_and_no_other_file_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("status");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _guard = runtime.enter();
+        drop(listen(&path).unwrap());
+        let listener = listen(&path).unwrap();
+        let refusal = listen(&path).unwrap_err().to_string();
+        assert!(refusal.contains("does artery-fleet run already?"), "{refusal}");
+        drop(listener);
+        let file = folder.path().join("file");
+        std::fs::write(&file, "kept").unwrap();
+        assert!(format!("{:#}", listen(&file).unwrap_err()).contains("can't listen on"));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+    }
 }

@@ -97,8 +97,8 @@ fn with_tls_a_machine_of_another_authority_gets_nothing_and_gives_nothing() {
     // The stranger is there before the others meet.
     let fleet_1 = start(0, &at_1, &at_2, &ours);
     let stranger = start(2, &at_3, &at_1, &theirs);
-    let is_router_there = |status: &serde_json::Value| status["is_router_there"] == true;
-    wait_for("status of m3", || stranger.status(), is_router_there);
+    let is_router_connected = |status: &serde_json::Value| status["is_router_connected"] == true;
+    wait_for("status of m3", || stranger.status(), is_router_connected);
     routers.iter().for_each(|router| router.write("b.weight", "a 0"));
     let fleet_2 = start(1, &at_2, &at_1, &ours);
     fleet_2.await_peer("m1");
