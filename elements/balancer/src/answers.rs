@@ -104,8 +104,8 @@ impl ServiceContext<'_> {
 #[cfg(test)]
 mod tests {
     use crate::flow_balancer::CLASS;
-    use crate::flow_stream::{AnyKey, StreamItem, write_header, write_item};
     use artery_engine::Bench;
+    use artery_flow::stream::{AnyKey, StreamItem, write_header, write_item};
     use artery_flow::{Answer, FlowRecord, FlowState};
     use artery_wire::build::{Ip4, ip4};
     use artery_wire::{IcmpType, IpProtocol, TcpFlags};

@@ -1,13 +1,13 @@
 //! Events of flows, a line for each worker: as JSON, or in the byte format.
 use super::event_queue::RecentEvents;
-use super::event_stream::{EventItem, write_event};
-use super::exceptions::{ExceptionEvent, ExceptionKind, Exceptions};
+use super::exceptions::{ExceptionEvent, Exceptions};
 use super::exchange::of_worker;
-use super::flow_stream::{AnyKey, StreamFlow};
-use super::flow_words::{protocol_name, reason_name, state_name};
 use super::follow::{FlowEvent, FlowEventKind, FlowEvents};
 use artery_engine::HandlerError;
 use artery_flow::Answer;
+use artery_flow::stream::{
+    AnyKey, EventItem, ExceptionKind, StreamFlow, protocol_name, reason_name, state_name, write_event,
+};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};

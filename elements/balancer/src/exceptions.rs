@@ -11,9 +11,9 @@
 //! walk report all again. So a change that makes exceptions of all flows loses no events, whatever clients
 //! export meanwhile, and takes no memory but the queue's.
 use super::event_queue::{EventQueue, RecentEvents};
-use super::flow_stream::{AnyKey, StreamFlow, with_key};
 use super::placement::Placement;
 use artery_flow::balance::Choice;
+use artery_flow::stream::{AnyKey, ExceptionKind, StreamFlow, with_key};
 use artery_flow::{
     Answer, EndReason, Flow4, Flow6, FlowCursor, FlowEnd, FlowId, FlowKey, FlowState, FlowTable, FlowView,
     Tick,
@@ -34,24 +34,6 @@ pub(super) enum ExceptionEvent {
     /// It is none any more: the flow has ended for this reason, or without one it is where the table puts it,
     /// or will be with its next packet.
     Ended { key: AnyKey, reason: Option<EndReason> },
-}
-
-/// Why clients read of an exception now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExceptionKind {
-    /// It is one now, and packets of it were seen; or the first packet of an imported one.
-    Insert = 1,
-    /// It is one now, and was imported.
-    Import = 2,
-    /// It is more than an attempt.
-    Proven = 3,
-    /// It is in another state.
-    State = 4,
-}
-
-impl ExceptionKind {
-    pub(super) const ALL: [ExceptionKind; 4] =
-        [ExceptionKind::Insert, ExceptionKind::Import, ExceptionKind::Proven, ExceptionKind::State];
 }
 
 /// What of a flow may change by a packet.

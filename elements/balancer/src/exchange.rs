@@ -1,11 +1,11 @@
 //! Export, import and flush of flows, in small parts, so that packets are processed in between.
 use super::balancer_worker::FlowBalancer;
 use super::exceptions::{self, Exceptions};
-use super::flow_stream::{AnyKey, StreamFlow, StreamItem, StreamReader, with_key, write_item};
 use super::known::{FlowImport, ImportStats};
 use super::placement::Placement;
 use artery_engine::HandlerError;
 use artery_flow::balance::{Choice, MemberId};
+use artery_flow::stream::{AnyKey, StreamFlow, StreamItem, StreamReader, with_key, write_item};
 use artery_flow::{Answer, Flow4, Flow6, FlowCursor, FlowKey, FlowRecord, FlowTable, Tick};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -335,8 +335,8 @@ fn flush_some<K: FlowKey>(
 mod tests {
     use super::*;
     use crate::flow_balancer::CLASS;
-    use crate::flow_stream::write_header;
     use artery_engine::Bench;
+    use artery_flow::stream::write_header;
     use artery_wire::TcpFlags;
     use artery_wire::build::{ip4, ip6};
     use serde_json::Value;

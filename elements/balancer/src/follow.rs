@@ -3,8 +3,8 @@
 //! Without a follower no event is recorded, and the cost is close to none.
 use super::event_queue::EventQueue;
 use super::exceptions::{Exceptions, Snapshot};
-use super::flow_stream::AnyKey;
 use artery_flow::balance::{Choice, MemberId};
+use artery_flow::stream::AnyKey;
 use artery_flow::{FlowEnd, FlowKey, FlowState, FlowView};
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result};
-use artery_balancer::flows::{
+use artery_flow::stream::{
     AnyKey, EventItem, EventReader, ExceptionKind, StreamError, StreamItem, StreamReader, write_event,
     write_event_header, write_header, write_item,
 };
@@ -184,7 +184,7 @@ impl Import {
 mod tests {
     use std::time::Duration;
 
-    use artery_balancer::flows::StreamFlow;
+    use artery_flow::stream::StreamFlow;
     use artery_flow::{Answer, EndReason, FlowRecord, FlowState};
     use artery_wire::IpProtocol;
 

@@ -1,7 +1,7 @@
 //! `artery flow`: flows of one router go to another, what is malformed is refused whole,
 //! and events are followed.
 use crate::support::{Folder, Outcome, Router, artery, artery_into, artery_reads, closed_pipe};
-use artery_balancer::flows::{EventItem, EventReader, StreamError};
+use artery_flow::stream::{EventItem, EventReader, StreamError};
 use artery_wire::TcpFlags;
 use artery_wire::build::ip4;
 use rustix::process::{Pid, Signal, kill_process};

@@ -62,6 +62,7 @@ mod maintain;
 mod records;
 mod state;
 mod stats;
+pub mod stream;
 mod tick;
 mod view;
 mod young;

@@ -1,7 +1,7 @@
-use crate::event_stream::{EventItem, EventReader};
 use crate::flow_balancer::CLASS;
-use crate::flow_stream::{StreamFlow, StreamItem, StreamReader, write_header, write_item};
 use artery_engine::Bench;
+use artery_flow::stream::{EventItem, EventReader};
+use artery_flow::stream::{StreamFlow, StreamItem, StreamReader, write_header, write_item};
 use artery_wire::TcpFlags;
 use artery_wire::build::{ip4, ip6};
 use base64::Engine as _;

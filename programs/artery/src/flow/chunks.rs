@@ -1,6 +1,6 @@
 //! An export in parts that a router takes one by one, each a whole stream; and the check of a binary export,
 //! before the first of them goes.
-use artery_balancer::flows::{StreamItem, StreamReader, write_header, write_item};
+use artery_flow::stream::{StreamItem, StreamReader, write_header, write_item};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::borrow::Cow;
@@ -142,7 +142,7 @@ impl<'a> Cutter<'a> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use artery_balancer::flows::{AnyKey, StreamFlow};
+    use artery_flow::stream::{AnyKey, StreamFlow};
     use artery_flow::{Answer, FlowRecord, FlowState};
     use artery_wire::IpProtocol;
     use std::time::Duration;

@@ -5,7 +5,7 @@ use super::output::FlowOutput;
 use crate::output::{Output, OutputReader, print_on};
 use crate::signals::end_flag;
 use anyhow::{anyhow, bail};
-use artery_balancer::flows::write_event_header;
+use artery_flow::stream::write_event_header;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};

@@ -4,10 +4,10 @@ use super::chunks::{self, Checked};
 use super::lines::{self, Unread};
 use crate::output::{Output, print_stdout};
 use anyhow::anyhow;
-use artery_balancer::flows::MAGIC;
-#[cfg(any(test, feature = "fuzz"))]
-use artery_balancer::flows::{EventItem, EventReader, write_event};
 use artery_device::system_message;
+use artery_flow::stream::MAGIC;
+#[cfg(any(test, feature = "fuzz"))]
+use artery_flow::stream::{EventItem, EventReader, write_event};
 #[cfg(any(test, feature = "fuzz"))]
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::collections::{BTreeMap, HashSet};

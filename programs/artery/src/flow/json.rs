@@ -1,6 +1,6 @@
 //! Flows as lines of JSON. The first line describes the export, the last one has the number of flows. A file
 //! without a first line, such as one that was filtered or written by hand, needs no last one.
-use artery_balancer::flows::{
+use artery_flow::stream::{
     AnyKey, StreamFlow, is_valid_state, protocol_name, protocol_of, state_name, state_of,
 };
 use artery_flow::{Answer, FlowRecord, FlowState};

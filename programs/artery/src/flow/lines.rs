@@ -3,7 +3,7 @@
 use super::chunks::{self, Checked, Chunk};
 use super::json::{self, Line};
 use super::written;
-use artery_balancer::flows::{StreamFlow, StreamItem, write_item};
+use artery_flow::stream::{StreamFlow, StreamItem, write_item};
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};

@@ -5,7 +5,7 @@ use super::output::FlowOutput;
 use super::{ExportOptions, ShowOptions};
 use crate::output::{OutputReader as Listener, print_on};
 use anyhow::{Context as _, anyhow};
-use artery_balancer::flows::{
+use artery_flow::stream::{
     StreamFlow, StreamItem, StreamReader, protocol_name, state_name, write_header, write_item,
 };
 use base64::Engine as _;

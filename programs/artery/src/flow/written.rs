@@ -1,8 +1,8 @@
 //! Flows in lines exactly as `artery flow export` writes them, parsed field by field: several times as fast
 //! as general JSON. Lines in any other form, and all mistakes, are left to [`json::read`](super::json::read).
 use super::json::LONGEST;
-use artery_balancer::flows::{AnyKey, StreamFlow, is_valid_state, protocol_of, state_of};
 use artery_flow::balance::Member;
+use artery_flow::stream::{AnyKey, StreamFlow, is_valid_state, protocol_of, state_of};
 use artery_flow::{Answer, FlowRecord};
 use std::net::IpAddr;
 use std::time::Duration;

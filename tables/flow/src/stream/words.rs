@@ -1,5 +1,5 @@
 //! What states, protocols and ends of flows are called where people and programs read of them.
-use artery_flow::{EndReason, FlowState};
+use crate::{EndReason, FlowState};
 use artery_wire::IpProtocol;
 
 /// The name of a state.
@@ -37,7 +37,7 @@ pub fn protocol_of(name: &str) -> Option<IpProtocol> {
 }
 
 /// Why a flow ended, in a word.
-pub(super) fn reason_name(reason: EndReason) -> &'static str {
+pub fn reason_name(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Idle => "idle",
         EndReason::Displaced => "displaced",

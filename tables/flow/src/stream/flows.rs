@@ -2,8 +2,8 @@
 //!
 //! A stream is a header, any number of items, and an end with the number of flows, so a truncated stream is
 //! detected. An item begins with its length, so that a reader can skip unknown kinds.
-use artery_flow::balance::Member;
-use artery_flow::{Answer, Flow4, Flow6, FlowKey, FlowRecord, FlowState};
+use crate::balance::Member;
+use crate::{Answer, Flow4, Flow6, FlowKey, FlowRecord, FlowState};
 use artery_wire::IpProtocol;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use std::time::Duration;
 /// The first bytes of a stream.
 pub const MAGIC: [u8; 4] = *b"ARTF";
 /// The version that is written. Additions use new kinds of items, which readers of this version skip.
-pub(crate) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 1;
 /// Most bytes of an item.
-pub(crate) const LONGEST: usize = 1400;
+pub(super) const LONGEST: usize = 1400;
 
 /// Bytes of a flow's fields before its addresses.
 const FIXED: usize = 31;
@@ -57,7 +57,7 @@ impl AnyKey {
         }
     }
     /// The `AnyKey` of a key of either family, which their lengths distinguish.
-    pub(super) fn from_key<K: FlowKey>(key: &K) -> AnyKey {
+    pub fn from_key<K: FlowKey>(key: &K) -> AnyKey {
         match K::WORDS {
             Flow4::WORDS => AnyKey::V4(Flow4::from_words(|n| key.nth_word(n))),
             _ => AnyKey::V6(Flow6::from_words(|n| key.nth_word(n))),
@@ -88,7 +88,7 @@ impl AnyKey {
 pub type StreamFlow = FlowRecord<AnyKey>;
 
 /// The same record of another key.
-pub(super) fn with_key<K, L>(record: FlowRecord<K>, key: L, answer: Answer) -> FlowRecord<L> {
+pub fn with_key<K, L>(record: FlowRecord<K>, key: L, answer: Answer) -> FlowRecord<L> {
     let FlowRecord { state, idle, packets, bytes, version, is_young, is_pinned, .. } = record;
     FlowRecord { key, answer, state, idle, packets, bytes, version, is_young, is_pinned }
 }

@@ -2,12 +2,11 @@
 //!
 //! It has the items of the format of flows, and kinds of its own. A stream has no end: it may be read item by
 //! item as it comes, see [`EventReader::continue_with`].
-use super::exceptions::ExceptionKind;
-use super::flow_stream::{
+use super::flows::{
     AnyKey, Fields, MEMBER, NamedMembers, StreamError, StreamFlow, skip_header, split_body, write_addresses,
     write_body, write_flow, write_header_of, write_member,
 };
-use artery_flow::EndReason;
+use crate::EndReason;
 use artery_wire::IpProtocol;
 
 /// The first bytes of a stream of events.
@@ -39,6 +38,24 @@ pub enum EventItem<'a> {
     /// A flow has ceased to be an exception: it has ended for this reason, or its member is the computed one
     /// again, or is gone.
     Ended(AnyKey, Option<EndReason>),
+}
+
+/// Why clients read of an exception now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExceptionKind {
+    /// It is one now, and packets of it were seen; or the first packet of an imported one.
+    Insert = 1,
+    /// It is one now, and was imported.
+    Import = 2,
+    /// It is more than an attempt.
+    Proven = 3,
+    /// It is in another state.
+    State = 4,
+}
+
+impl ExceptionKind {
+    const ALL: [ExceptionKind; 4] =
+        [ExceptionKind::Insert, ExceptionKind::Import, ExceptionKind::Proven, ExceptionKind::State];
 }
 
 /// Appends the beginning of a stream.
@@ -157,7 +174,7 @@ fn parse_end<'a>(mut fields: Fields<'a>, is_ipv4: bool) -> Result<EventItem<'a>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use artery_flow::{Answer, FlowRecord, FlowState};
+    use crate::{Answer, FlowRecord, FlowState};
     use proptest::prelude::*;
     use std::time::Duration;
 
