@@ -1,23 +1,19 @@
 //! A connection to the control socket of the router on this machine.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
+use artery_control::{ControlClient, Refusal};
 
 /// How long the router may be silent.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a connection may have been idle to be used again: routers end idle ones.
 const REUSED_WITHIN: Duration = Duration::from_secs(30);
-/// Most bytes of a value.
-const MAX_VALUE: usize = 1 << 26;
-/// Most bytes of a line of a reply.
-const MAX_LINE: u64 = 1 << 16;
 
 pub(crate) struct Control {
-    stream: BufReader<UnixStream>,
+    client: ControlClient<UnixStream>,
     balancer: String,
     used: Instant,
 }
@@ -29,14 +25,8 @@ impl Control {
         let stream = stream.with_context(|| format!("can't reach the router at {}", socket.display()))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let (stream, balancer_name) = (BufReader::new(stream), balancer.to_string());
-        let mut control = Control { stream, balancer: balancer_name, used: Instant::now() };
-        let greeting = control.read_line()?;
-        ensure!(
-            greeting.starts_with("Click::ControlSocket/1."),
-            "{} is not a control socket",
-            socket.display()
-        );
+        let client = ControlClient::new(stream).with_context(|| socket.display().to_string())?;
+        let mut control = Control { client, balancer: balancer.to_string(), used: Instant::now() };
         control
             .read("exchange", "")
             .with_context(|| format!("'{balancer}' is not a FlowBalancer of the router"))?;
@@ -50,57 +40,30 @@ impl Control {
 
     /// The value of a handler of the balancer.
     pub(crate) fn read(&mut self, handler: &str, parameters: &str) -> Result<String> {
-        let question = format!("READ {}.{handler} {parameters}", self.balancer);
-        self.stream.get_mut().write_all(format!("{}\r\n", question.trim_end()).as_bytes())?;
-        self.expect_success(handler)?;
-        let line = self.read_line()?;
-        let length = line.strip_prefix("DATA ").and_then(|length| length.parse().ok());
-        let length =
-            length.filter(|length| *length <= MAX_VALUE).context("the router's reply has no data")?;
-        let mut value = vec![0; length];
-        self.stream.read_exact(&mut value)?;
+        self.used = Instant::now();
+        let question = format!("{}.{handler} {parameters}", self.balancer);
+        let value =
+            self.client.read(question.trim_end())?.map_err(|refusal| Refused::new(handler, refusal))?;
         String::from_utf8(value).context("the router's reply is not text")
     }
 
     /// Has a handler of the balancer take a text.
     pub(crate) fn write(&mut self, handler: &str, text: &str) -> Result<()> {
-        let request = format!("WRITEDATA {}.{handler} {}\r\n{text}", self.balancer, text.len());
-        self.stream.get_mut().write_all(request.as_bytes())?;
-        self.expect_success(handler)
-    }
-
-    fn expect_success(&mut self, handler: &str) -> Result<()> {
         self.used = Instant::now();
-        let mut said = String::new();
-        loop {
-            let line = self.read_line()?;
-            let code = line.get(..3).and_then(|code| code.parse::<u16>().ok());
-            let (Some(code), Some(separator)) = (code, line.as_bytes().get(3)) else {
-                bail!("the router's reply makes no sense: {line:?}");
-            };
-            said.push_str(line.get(4..).unwrap_or_default());
-            said.push(' ');
-            match (*separator, code) {
-                (b'-', _) => {}
-                (_, 200..300) => return Ok(()),
-                _ => return Err(Refused(format!("{handler}: {code} {}", said.trim_end())).into()),
-            }
-        }
-    }
-
-    fn read_line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        let count =
-            (&mut self.stream).take(MAX_LINE).read_line(&mut line).context("the router does not answer")?;
-        ensure!(count > 0, "the router has ended, or closed the connection");
-        line.truncate(line.trim_end().len());
-        Ok(line)
+        let reply = self.client.write(&format!("{}.{handler}", self.balancer), text)?;
+        reply.map(drop).map_err(|refusal| Refused::new(handler, refusal).into())
     }
 }
 
 /// The router answered, and refused what was asked; the connection can be used further.
 #[derive(Debug)]
 pub(crate) struct Refused(String);
+
+impl Refused {
+    fn new(handler: &str, refusal: Refusal) -> Refused {
+        Refused(format!("{handler}: {} {}", refusal.code, refusal.text.replace('\n', " ")))
+    }
+}
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,21 +1,19 @@
 //! Calls to a running router; `artery handler` makes one.
 use super::access::token_in;
-use super::codec::GREETING;
 use crate::options::Reach;
 use crate::output::{print_stderr, print_stdout};
 use crate::spelling::nearest;
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
+use artery_control::{ControlClient, ControlError, Refusal};
 use artery_device::system_message;
 use clap::Args;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Most bytes of a value that are accepted.
-const MAX_VALUE: usize = 1 << 30;
 /// Codes of a router that has no such element, or no such handler.
 const NO_ELEMENT: u16 = 510;
 const NO_HANDLER: u16 = 511;
@@ -60,7 +58,7 @@ pub(crate) fn call(options: &HandlerOptions) -> anyhow::Result<u8> {
 
 /// A connection to a router.
 pub(crate) struct Client {
-    stream: BufReader<Box<dyn Stream>>,
+    control: ControlClient<Box<dyn Stream>>,
     reach: Reach,
     /// Whether the router was given its token, or has none.
     is_authenticated: bool,
@@ -72,18 +70,13 @@ pub(crate) struct Client {
 impl Client {
     /// Connects to the router that is reached so.
     pub(crate) fn connect(reach: &Reach) -> anyhow::Result<Client> {
-        let mut stream = connect(reach)?;
-        let mut version = String::new();
-        stream.read_line(&mut version).context("the router does not answer")?;
-        if !version.starts_with(GREETING.trim_end_matches(".3\r\n")) {
-            bail!("this is not a control socket: it says {:?}", version.trim_end());
-        }
+        let control = answered(ControlClient::new(connect(reach)?))?;
         let is_authenticated = reach.port.is_none();
-        Ok(Client { stream, reach: reach.clone(), is_authenticated, used: Instant::now(), left: 0 })
+        Ok(Client { control, reach: reach.clone(), is_authenticated, used: Instant::now(), left: 0 })
     }
     /// The value of a handler.
     pub(crate) fn read(&mut self, handler: &str) -> anyhow::Result<String> {
-        self.value(handler)?.map_err(|refusal| anyhow!("{}", explained(&mut self.stream, handler, refusal)))
+        self.value(handler)?.map_err(|refusal| anyhow!("{}", explained(&mut self.control, handler, refusal)))
     }
     /// Writes a handler, and prints its warnings.
     pub(crate) fn write(&mut self, handler: &str, value: &str) -> anyhow::Result<()> {
@@ -93,7 +86,7 @@ impl Client {
                 print_stderr(&warnings);
                 Ok(())
             }
-            Err(refusal) => bail!("{}", explained(&mut self.stream, handler, refusal)),
+            Err(refusal) => bail!("{}", explained(&mut self.control, handler, refusal)),
         }
     }
     /// The value of a handler with parameters. An error has only the element's own text.
@@ -125,7 +118,7 @@ impl Client {
             self.authenticate()?;
         }
         self.left += 1;
-        request(&mut self.stream, handler, value)
+        answered(self.control.begin_write(handler, value))
     }
     /// Reads the next pending reply.
     pub(crate) fn finish_write(&mut self, handler: &str) -> anyhow::Result<()> {
@@ -136,16 +129,16 @@ impl Client {
     }
     fn outcome(&mut self) -> anyhow::Result<Result<String, Refusal>> {
         self.left = self.left.saturating_sub(1);
-        outcome(&mut self.stream)
+        answered(self.control.finish_write())
     }
     fn value(&mut self, handler: &str) -> anyhow::Result<Result<String, Refusal>> {
         self.refresh()?;
-        value(&mut self.stream, handler)
+        value(&mut self.control, handler)
     }
     fn bare(&mut self, handler: &str, refusal: Refusal) -> anyhow::Error {
         match refusal.text.split_once('\n') {
             Some((heading, said)) if heading.ends_with("error:") => anyhow!("{}", said.trim_end()),
-            _ => anyhow!("{}", explained(&mut self.stream, handler, refusal)),
+            _ => anyhow!("{}", explained(&mut self.control, handler, refusal)),
         }
     }
     /// Connects again where the router may have ended the connection because it was idle.
@@ -166,9 +159,8 @@ impl Client {
             // The router's reply says what it needs.
             Err(_) => return Ok(()),
         };
-        self.stream.get_mut().write_all(format!("AUTH {token}\r\n").as_bytes()).map_err(lost)?;
-        match outcome(&mut self.stream)? {
-            Ok(_) => Ok(()),
+        match answered(self.control.authenticate(&token))? {
+            Ok(()) => Ok(()),
             // Click knows no tokens, and its port is open to all.
             Err(refusal) if refusal.code == UNIMPLEMENTED => Ok(()),
             Err(refusal) => bail!("{}: {}", file.display(), refusal.text),
@@ -180,7 +172,7 @@ impl Client {
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-fn connect(reach: &Reach) -> anyhow::Result<BufReader<Box<dyn Stream>>> {
+fn connect(reach: &Reach) -> anyhow::Result<Box<dyn Stream>> {
     let (name, result): (String, io::Result<Box<dyn Stream>>) = match (reach.socket(), reach.port) {
         (Some(path), _) => {
             let stream = UnixStream::connect(&path);
@@ -197,7 +189,7 @@ fn connect(reach: &Reach) -> anyhow::Result<BufReader<Box<dyn Stream>>> {
     let explained = |error: io::Error| {
         anyhow!("can't reach {name}: {} ({})", system_message(&error), hint(reach, &error))
     };
-    result.map(BufReader::new).map_err(explained)
+    result.map_err(explained)
 }
 
 /// What may help against such an error.
@@ -212,21 +204,15 @@ fn hint(reach: &Reach, error: &io::Error) -> &'static str {
     }
 }
 
-/// The router's reply to a request that it refused.
-struct Refusal {
-    code: u16,
-    text: String,
-}
-
 /// A refusal, with the name that was perhaps meant where one is close.
-fn explained(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, refusal: Refusal) -> String {
+fn explained(control: &mut ControlClient<Box<dyn Stream>>, handler: &str, refusal: Refusal) -> String {
     let (list, wanted) = match (refusal.code, handler.rsplit_once('.')) {
         (NO_ELEMENT, Some((element, _))) => ("list".to_string(), element),
         (NO_HANDLER, Some((element, name))) => (format!("{element}.handlers"), name),
         (NO_HANDLER, None) => ("list".to_string(), handler),
         _ => return refusal.text,
     };
-    let Ok(Ok(names)) = value(stream, &list) else { return refusal.text };
+    let Ok(Ok(names)) = value(control, &list) else { return refusal.text };
     let mut names = names.lines().filter_map(|line| line.split('\t').next());
     if refusal.code == NO_HANDLER && !handler.contains('.') {
         let is_element = names.any(|name| name == handler);
@@ -241,82 +227,22 @@ fn explained(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, refusal: Re
 }
 
 /// The value of a handler, or the refusal.
-fn value(stream: &mut BufReader<Box<dyn Stream>>, handler: &str) -> anyhow::Result<Result<String, Refusal>> {
-    stream.get_mut().write_all(format!("READ {handler}\r\n").as_bytes()).map_err(lost)?;
-    let (code, lines) = reply(stream)?;
-    if code != 200 {
-        return Ok(Err(Refusal { code, text: lines.join("\n") }));
-    }
-    let mut line = String::new();
-    stream.read_line(&mut line).map_err(lost)?;
-    let length = line.trim_end().strip_prefix("DATA ").and_then(|length| length.parse::<usize>().ok());
-    let length = length.filter(|length| *length <= MAX_VALUE).context("the router's reply has no data")?;
-    let mut value = Vec::new();
-    stream.take(length as u64).read_to_end(&mut value).map_err(lost)?;
-    if value.len() < length {
-        bail!(GONE);
-    }
-    Ok(Ok(String::from_utf8_lossy(&value).into_owned()))
+fn value(
+    control: &mut ControlClient<Box<dyn Stream>>,
+    handler: &str,
+) -> anyhow::Result<Result<String, Refusal>> {
+    let reply = answered(control.read(handler))?;
+    Ok(reply.map(|value| String::from_utf8_lossy(&value).into_owned()))
 }
 
-/// Sends a write request.
-fn request(stream: &mut BufReader<Box<dyn Stream>>, handler: &str, value: &str) -> anyhow::Result<()> {
-    let request = format!("WRITEDATA {handler} {}\r\n{value}", value.len());
-    stream.get_mut().write_all(request.as_bytes()).map_err(lost)
-}
-
-/// What a write is answered with.
-fn outcome(stream: &mut BufReader<Box<dyn Stream>>) -> anyhow::Result<Result<String, Refusal>> {
-    let (code, lines) = reply(stream)?;
-    Ok(match code {
-        200 => Ok(String::new()),
-        220 => Ok(lines.join("\n") + "\n"),
-        _ => Err(Refusal { code, text: lines.join("\n") }),
+/// What a broken conversation means.
+fn answered<T>(result: Result<T, ControlError>) -> anyhow::Result<T> {
+    use io::ErrorKind::{TimedOut, WouldBlock};
+    result.map_err(|error| match error {
+        ControlError::Stream(error) if matches!(error.kind(), TimedOut | WouldBlock) => {
+            anyhow!("the router has not answered for {} s", PATIENCE.as_secs())
+        }
+        ControlError::Stream(error) => anyhow!("talking to the router: {}", system_message(&error)),
+        error => anyhow!(error),
     })
-}
-
-const GONE: &str = "the router is gone: it has ended, or closed the connection";
-
-/// What a connection that broke means.
-fn lost(error: io::Error) -> anyhow::Error {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, WouldBlock};
-    match error.kind() {
-        BrokenPipe | ConnectionReset => anyhow!(GONE),
-        TimedOut | WouldBlock => anyhow!("the router has not answered for {} s", PATIENCE.as_secs()),
-        _ => anyhow!("talking to the router: {}", system_message(&error)),
-    }
-}
-
-/// The code and the lines of a reply.
-fn reply(stream: &mut impl BufRead) -> anyhow::Result<(u16, Vec<String>)> {
-    let mut lines = Vec::new();
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).map_err(lost)? == 0 {
-            bail!(GONE);
-        }
-        let line = line.trim_end();
-        let code = line.get(..3).and_then(|code| code.parse().ok());
-        let (Some(code), Some(separator)) = (code, line.as_bytes().get(3)) else {
-            bail!("the router's reply makes no sense: {line:?}");
-        };
-        lines.push(line.get(4..).unwrap_or("").to_string());
-        if *separator != b'-' {
-            return Ok((code, lines));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reply_goes_on_while_its_code_is_followed_by_a_hyphen() {
-        let mut bytes = b"520-a:\r\n520 b\r\n200 c\r\n".as_slice();
-        assert_eq!(reply(&mut bytes).unwrap(), (520, vec!["a:".to_string(), "b".to_string()]));
-        assert_eq!(reply(&mut bytes).unwrap().0, 200);
-        assert!(reply(&mut bytes).is_err());
-        assert!(reply(&mut "é".as_bytes()).is_err());
-    }
 }
