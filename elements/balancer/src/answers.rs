@@ -192,6 +192,8 @@ mod tests {
                 version: 1,
                 is_young: false,
                 is_pinned: false,
+                is_imported: false,
+                epoch: 0,
             };
             let mut stream = Vec::new();
             write_header(&mut stream);

@@ -66,9 +66,7 @@ pub(super) fn exception_items(
     }
     for event in events {
         match event {
-            ExceptionEvent::Ended { key, reason } => {
-                write_event(&EventItem::Ended(*key, *reason), &mut bytes)
-            }
+            ExceptionEvent::Ended(end) => write_event(&EventItem::Ended(*end), &mut bytes),
             ExceptionEvent::Exists { what, flow, member, at } => {
                 let count = names.len() as u16;
                 let number = *names.entry(&**member).or_insert_with(|| {
@@ -151,9 +149,11 @@ fn event_json(event: &FlowEvent, seq: u64, worker: usize) -> Value {
 
 fn exception_json(event: &ExceptionEvent, seq: u64, worker: usize, now: Duration) -> Value {
     match event {
-        ExceptionEvent::Ended { key, reason } => {
-            let mut line = line_of_key("end", key, seq, worker);
-            line["reason"] = reason.map_or("settled", reason_name).into();
+        ExceptionEvent::Ended(end) => {
+            let mut line = line_of_key("end", &end.key, seq, worker);
+            line["reason"] = end.reason.map_or("settled", reason_name).into();
+            line["imported"] = end.is_imported.into();
+            line["epoch"] = end.epoch.into();
             line
         }
         ExceptionEvent::Exists { what, flow, member, at } => {
@@ -183,4 +183,6 @@ fn add_flow(line: &mut Value, flow: &StreamFlow, member: &str, ago: Duration) {
     line["version"] = flow.version.into();
     line["young"] = flow.is_young.into();
     line["pinned"] = flow.is_pinned.into();
+    line["imported"] = flow.is_imported.into();
+    line["epoch"] = flow.epoch.into();
 }

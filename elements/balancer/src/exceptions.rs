@@ -13,10 +13,9 @@
 use super::event_queue::{EventQueue, RecentEvents};
 use super::placement::Placement;
 use artery_flow::balance::Choice;
-use artery_flow::stream::{AnyKey, ExceptionKind, StreamFlow, with_key};
+use artery_flow::stream::{AnyKey, ExceptionEnd, ExceptionKind, StreamFlow, with_key};
 use artery_flow::{
-    Answer, EndReason, Flow4, Flow6, FlowCursor, FlowEnd, FlowId, FlowKey, FlowState, FlowTable, FlowView,
-    Tick,
+    Answer, Flow4, Flow6, FlowCursor, FlowEnd, FlowId, FlowKey, FlowState, FlowTable, FlowView, Tick,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +32,7 @@ pub(super) enum ExceptionEvent {
     Exists { what: ExceptionKind, flow: StreamFlow, member: Arc<str>, at: Duration },
     /// It is none any more: the flow has ended for this reason, or without one it is where the table puts it,
     /// or will be with its next packet.
-    Ended { key: AnyKey, reason: Option<EndReason> },
+    Ended(ExceptionEnd),
 }
 
 /// What of a flow may change by a packet.
@@ -182,7 +181,9 @@ impl Exceptions {
             let what = if flow.is_imported() { ExceptionKind::Import } else { ExceptionKind::Insert };
             self.push_flow(flow, what, placement.choice, now);
         } else if was_reported && !is_exception {
-            self.queue.push(ExceptionEvent::Ended { key: AnyKey::from_key(&flow.key()), reason: None });
+            let (key, is_imported) = (AnyKey::from_key(&flow.key()), flow.is_imported());
+            let end = ExceptionEnd { key, reason: None, is_imported, epoch: flow.epoch() };
+            self.queue.push(ExceptionEvent::Ended(end));
         }
     }
 
@@ -242,8 +243,9 @@ impl Exceptions {
     #[cold]
     pub(super) fn record_end<K: FlowKey>(&mut self, end: &FlowEnd<K>) {
         if self.is_on() && end.is_marked {
-            let (key, reason) = (AnyKey::from_key(&end.key), Some(end.reason));
-            self.queue.push(ExceptionEvent::Ended { key, reason });
+            let (key, is_imported, epoch) = (AnyKey::from_key(&end.key), end.is_imported, end.epoch);
+            let end = ExceptionEnd { key, reason: Some(end.reason), is_imported, epoch };
+            self.queue.push(ExceptionEvent::Ended(end));
         }
     }
 

@@ -3,6 +3,7 @@ use super::balancer_worker::FlowBalancer;
 use super::event_lines;
 use super::exchange;
 use super::explain;
+use super::owners;
 use super::service::Service;
 use artery_engine::{Context, Handler, HandlerError, Read, Show, Write};
 use artery_flow::FlowKey;
@@ -80,6 +81,13 @@ pub(super) static HANDLERS: &[Handler] = &[
         &Write(|b: &mut FlowBalancer, text, cx| {
             with_members(b, cx, |b, choice, cx| exchange::import_flows(b, text, choice, now(cx)))
         }),
+    ),
+    Handler::write(
+        "keep_copies",
+        "`OWNER SECONDS [CONFIRMED]`: imported flows of this owner don't become idle for so many seconds; \
+         those that no import confirmed in the last CONFIRMED seconds are forgotten, since they have \
+         ended there",
+        &Write(|b: &mut FlowBalancer, text, cx| owners::keep_copies(b, text, now(cx))),
     ),
     Handler::write(
         "flush_flows",

@@ -10,8 +10,8 @@ use super::service::Service;
 use super::tally::BalancerCounters;
 use artery_flow::balance::{Choice, Local, MemberId};
 use artery_flow::{
-    Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, KeyedPacket, PacketInfo,
-    Pattern, Scope, Seed, Tick,
+    Answer, FlowCursor, FlowId, FlowKey, FlowRecord, FlowState, FlowTable, Imported, KeyedPacket, OwnerId,
+    PacketInfo, Pattern, RecordSource, Scope, Seed, Tick,
 };
 use std::time::Duration;
 
@@ -241,7 +241,7 @@ impl<K: KeyFromParts> FamilyFlows<K> {
                     record.answer = Answer { action: member.action(), generation: ours.generation() };
                     // A flow that finds no room is a new flow when its next packet comes.
                     if let Ok(Imported::New(id) | Imported::Newer(id) | Imported::Known(id)) =
-                        flows.import_record(&record, tick)
+                        flows.restore_record(&record, tick)
                     {
                         unreported.iter().for_each(|period| flows.continue_account(id, *period));
                         local.flow_began(member);
@@ -253,21 +253,36 @@ impl<K: KeyFromParts> FamilyFlows<K> {
     }
 
     /// Imports flows from another balancer.
-    pub(super) fn import_flows(&mut self, records: &[FlowRecord<K>], incoming: &mut FlowImport<'_>) {
+    pub(super) fn import_flows(&mut self, records: &[Incoming<K>], incoming: &mut FlowImport<'_>) {
         let Some(flows) = &mut self.flows else { return };
         self.keys.clear();
-        self.keys.extend(records.iter().map(|record| record.key));
+        self.keys.extend(records.iter().map(Incoming::key));
         // The lookups wait for memory together, and find flows that get another member.
         flows.find_batch(&self.keys, &mut self.found);
         for (record, found) in records.iter().zip(&self.found) {
-            let old = found.and_then(|id| flows.get(id)).map(|known| known.answer().action);
-            incoming.import_flow(flows, record, old);
+            match record {
+                Incoming::Flow(record, owner) => {
+                    let old = found.and_then(|id| flows.get(id)).map(|known| known.answer().action);
+                    incoming.import_flow(flows, record, *owner, old);
+                }
+                Incoming::Ended(key, owner, epoch) => {
+                    let is_removed = flows.remove_copy(key, *owner, *epoch);
+                    incoming.taken.ended += u64::from(is_removed);
+                }
+            }
             if incoming.followed.is_on() {
                 // A flow that makes room may come again further on: its end comes first.
                 incoming.process_ended_flows(flows);
             }
         }
         incoming.process_ended_flows(flows);
+    }
+
+    /// Says how long an owner of copies lives, and which of them it still has.
+    pub(super) fn keep_copies(&mut self, owner: OwnerId, until: Tick, confirmed_since: Tick) {
+        if let Some(flows) = &mut self.flows {
+            flows.keep_copies(owner, until, confirmed_since);
+        }
     }
 
     /// Reports flows that have ended.
@@ -322,6 +337,24 @@ pub(super) struct ImportStats {
     pub(super) no_room: u64,
     pub(super) no_member: u64,
     pub(super) no_service: u64,
+    pub(super) ended: u64,
+}
+
+/// What comes of another machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Incoming<K> {
+    Flow(FlowRecord<K>, OwnerId),
+    /// A flow of this owner's has ended, which was in this takeover epoch.
+    Ended(K, OwnerId, u16),
+}
+
+impl<K: Copy> Incoming<K> {
+    fn key(&self) -> K {
+        match self {
+            Incoming::Flow(record, _) => record.key,
+            Incoming::Ended(key, ..) => *key,
+        }
+    }
 }
 
 impl ImportStats {
@@ -332,6 +365,7 @@ impl ImportStats {
         self.no_room += more.no_room;
         self.no_member += more.no_member;
         self.no_service += more.no_service;
+        self.ended += more.ended;
     }
 }
 
@@ -369,9 +403,12 @@ impl FlowImport<'_> {
         &mut self,
         flows: &mut FlowTable<K>,
         record: &FlowRecord<K>,
+        owner: OwnerId,
         old: Option<u32>,
     ) {
-        let id = match flows.import_record(record, Tick::from_time(self.now)) {
+        let wins_ties = old.is_some_and(|old| self.is_preferred(record.answer.action, old));
+        let source = RecordSource { owner, wins_ties };
+        let id = match flows.import_record(record, source, Tick::from_time(self.now)) {
             Ok(Imported::Known(id)) => {
                 self.taken.known += 1;
                 // Where packets of the flow come by another router, only imports keep its answers known.
@@ -404,6 +441,13 @@ impl FlowImport<'_> {
             let placement = Placement { choice: self.choice, seed: self.seed };
             self.followed.exceptions.compare_changed(flows, id, placement, self.now);
         }
+    }
+
+    /// Whether a member counts, where records of the same age name two: that of the lower name, since all
+    /// machines know members by names alone.
+    fn is_preferred(&self, action: u32, old: u32) -> bool {
+        let name = |action| self.choice.member(action).map(|member| &*member.name);
+        action != old && name(action) < name(old)
     }
 
     fn process_ended_flows<K: KeyFromParts>(&mut self, flows: &mut FlowTable<K>) {

@@ -24,6 +24,7 @@ mod leading;
 mod look;
 mod nat_flows;
 mod others;
+mod owners;
 mod placement;
 mod service;
 mod shared;

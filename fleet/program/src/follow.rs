@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -10,8 +9,9 @@ use anyhow::{Context, Result};
 use crate::config::Config;
 use crate::control::Control;
 use crate::envelope::{Envelope, Kind};
+use crate::new_run;
 use crate::peers::Peers;
-use crate::records::{self, ImportedFlows, Outgoing, Part, parse_parts};
+use crate::records::{self, Outgoing, Part, parse_parts, select_events, select_part};
 
 /// The pause between two questions, where nothing was new.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -22,8 +22,8 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// What this machine has of its own.
 pub(crate) struct Own {
-    run: u64,
-    imported: Mutex<ImportedFlows>,
+    /// Another one for each router that was followed, since flows of the one before are gone with it.
+    run: AtomicU64,
     number: AtomicU64,
     pub(crate) records_sent: AtomicU64,
     pub(crate) parts_sent: AtomicU64,
@@ -37,17 +37,15 @@ pub(crate) trait Outlet {
 }
 
 impl Own {
-    /// `run` differs from that of any earlier process of this machine.
-    pub(crate) fn new(run: u64) -> Own {
-        Own {
-            run,
-            imported: Mutex::default(),
+    pub(crate) fn new() -> Result<Own> {
+        Ok(Own {
+            run: AtomicU64::new(new_run()?),
             number: AtomicU64::new(0),
             records_sent: AtomicU64::new(0),
             parts_sent: AtomicU64::new(0),
             losses: AtomicU64::new(0),
             is_router_connected: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Follows the router without end; a router that ended is waited for.
@@ -74,6 +72,7 @@ impl Own {
     ) -> Result<std::convert::Infallible> {
         let mut control = Control::connect(&config.control, &config.balancer)?;
         let mut positions = Positions::default();
+        self.run.store(new_run()?, Relaxed);
         // What happened until now, peers learn by a fetch.
         self.note_loss();
         // A router that was started again has nothing of theirs.
@@ -104,9 +103,7 @@ impl Own {
     }
 
     fn select(&self, part: &Part) -> Result<Outgoing> {
-        let mut imported = self.imported.lock().unwrap_or_else(PoisonError::into_inner);
-        let (outgoing, has_lost) = imported.select_events(part).context("events of the router")?;
-        drop(imported);
+        let (outgoing, has_lost) = select_events(part).context("events of the router")?;
         if has_lost {
             self.note_loss();
         }
@@ -115,7 +112,6 @@ impl Own {
 
     /// Leaves a number out, so that peers fetch all exceptions.
     fn note_loss(&self) {
-        self.imported.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.number.fetch_add(1, Relaxed);
         self.losses.fetch_add(1, Relaxed);
     }
@@ -123,7 +119,10 @@ impl Own {
     fn send(&self, outlet: &dyn Outlet, outgoing: &Outgoing) {
         let number = self.number.fetch_add(1, Relaxed) + 1;
         self.records_sent.fetch_add(outgoing.records, Relaxed);
-        outlet.send(Envelope { kind: Kind::Changes, run: self.run, number }, outgoing.bytes.clone());
+        outlet.send(
+            Envelope { kind: Kind::Changes, run: self.run.load(Relaxed), number },
+            outgoing.bytes.clone(),
+        );
     }
 
     /// Gives all exceptions of the router to `each`, a part at a time, and then the end. The router makes the
@@ -134,7 +133,7 @@ impl Own {
         mut each: impl FnMut(Envelope, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         let mut control = Control::connect(&config.control, &config.balancer)?;
-        let (mut asked, mut number) = (String::new(), 0);
+        let (mut asked, mut number, run) = (String::new(), 0, self.run.load(Relaxed));
         loop {
             let parts = parse_parts(&control.read("exceptions_part", &asked)?)?;
             let mut positions = Positions::default();
@@ -142,17 +141,16 @@ impl Own {
                 if let Some(next) = part.next {
                     positions.0.insert(part.worker, next);
                 }
-                let outgoing = self.imported.lock().unwrap_or_else(PoisonError::into_inner).select_part(part);
-                let outgoing = outgoing.context("exceptions of the router")?;
+                let outgoing = select_part(part).context("exceptions of the router")?;
                 if outgoing.records > 0 {
-                    each(Envelope { kind: Kind::Part, run: self.run, number }, outgoing.bytes)?;
+                    each(Envelope { kind: Kind::Part, run, number }, outgoing.bytes)?;
                     number += 1;
                     self.parts_sent.fetch_add(1, Relaxed);
                 }
             }
             asked = positions.to_string();
             if asked.is_empty() {
-                return each(Envelope { kind: Kind::End, run: self.run, number }, records::empty().bytes);
+                return each(Envelope { kind: Kind::End, run, number }, records::empty().bytes);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Has the router on this machine take the records of peers: what changed first, and parts of all exceptions
 //! of a machine while nothing else is there.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::config::Config;
 use crate::control::{Control, Refused};
 use crate::envelope::Refusal;
 use crate::peers::Peers;
-use crate::records::read_incoming;
+use crate::records::{Arrival, Tombstones, read_incoming};
 
 /// Most bytes of a message: no writer makes half as many.
 pub(crate) const MOST_BYTES: usize = 256 << 10;
@@ -21,6 +22,9 @@ pub(crate) const MOST_BYTES: usize = 256 << 10;
 const CHANGES: usize = 256;
 /// Most messages of fetches that wait: those who answer wait meanwhile.
 const PARTS: usize = 16;
+/// How often the router is told which machines live, and for how long it may take that as true.
+const KEEP: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(5);
 /// The pause after the router could not be reached.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -28,14 +32,14 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) enum Delivery {
     Records {
         machine: String,
+        /// The sender's, see [`Envelope`](crate::envelope::Envelope).
+        run: u64,
         stream: Vec<u8>,
         came: Instant,
+        is_part: bool,
     },
     /// A fetch has ended; it is complete if all that came before is imported.
-    FetchEnd {
-        machine: String,
-        is_complete: bool,
-    },
+    FetchEnd { machine: String, is_complete: bool },
 }
 
 /// Where deliveries are left.
@@ -56,6 +60,12 @@ pub(crate) fn queues() -> (Inbox, Outbox) {
     (Inbox { changes, parts }, Outbox { changes: changes_out, parts: parts_out })
 }
 
+/// The name by which the router knows the owner of flows. A machine whose router was started again is
+/// another one: it has none of the flows of the one before, whose copies age.
+fn owner_name(machine: &str, run: u64) -> String {
+    format!("{machine}@{run}")
+}
+
 #[derive(Default)]
 pub(crate) struct ImportCounts {
     pub(crate) records: AtomicU64,
@@ -72,11 +82,22 @@ pub(crate) struct Importer {
     control: Option<Control>,
     tried_at: Option<Instant>,
     has_reported: bool,
+    tombstones: HashMap<String, Tombstones>,
+    kept_at: Option<Instant>,
 }
 
 impl Importer {
     pub(crate) fn new(config: Arc<Config>, peers: Arc<Peers>, counts: Arc<ImportCounts>) -> Importer {
-        Importer { config, peers, counts, control: None, tried_at: None, has_reported: false }
+        Importer {
+            config,
+            peers,
+            counts,
+            control: None,
+            tried_at: None,
+            has_reported: false,
+            tombstones: HashMap::new(),
+            kept_at: None,
+        }
     }
 
     /// Imports until all senders are gone.
@@ -85,24 +106,49 @@ impl Importer {
             runtime.block_on(async {
                 tokio::select! {
                     biased;
-                    delivery = outbox.changes.recv() => delivery,
-                    delivery = outbox.parts.recv() => delivery,
+                    delivery = outbox.changes.recv() => delivery.map(Some),
+                    delivery = outbox.parts.recv() => delivery.map(Some),
+                    () = tokio::time::sleep(KEEP) => Some(None),
                 }
             })
         };
         while let Some(delivery) = next(&mut outbox) {
+            if self.kept_at.is_none_or(|at| at.elapsed() >= KEEP) {
+                self.kept_at = Some(Instant::now());
+                self.keep_copies();
+            }
             match delivery {
-                Delivery::Records { machine, stream, came } => self.import_stream(&machine, &stream, came),
-                Delivery::FetchEnd { machine, is_complete } => {
-                    let is_complete = is_complete && self.connected().is_some();
+                None => {}
+                Some(Delivery::Records { machine, run, stream, came, is_part }) => {
+                    let arrival = match (is_part, self.peers.is_fetching(&machine)) {
+                        (true, _) => Arrival::Part,
+                        (false, true) => Arrival::ChangeDuringFetch,
+                        (false, false) => Arrival::Change,
+                    };
+                    self.import_stream(&machine, run, &stream, arrival, came);
+                }
+                Some(Delivery::FetchEnd { machine, is_complete }) => {
+                    let holds = self.tombstones.remove(&machine).is_none_or(|mut ended| ended.finish());
+                    let is_complete = is_complete && holds && self.connected().is_some();
                     self.peers.finish_fetch(&machine, is_complete, Instant::now());
                 }
             }
         }
     }
 
-    fn import_stream(&mut self, machine: &str, stream: &[u8], came: Instant) {
-        let incoming = match read_incoming(stream) {
+    /// Tells the router which machines live, so that copies of their flows stay.
+    fn keep_copies(&mut self) {
+        for living in self.peers.living(Instant::now()) {
+            let owner = owner_name(&living.machine, living.run);
+            let confirmed = living.fetched.map(|ago| format!(" {}", ago.as_secs() + 2));
+            let text = format!("{owner} {}{}", LEASE.as_secs(), confirmed.unwrap_or_default());
+            self.write("keep_copies", &text);
+        }
+    }
+
+    fn import_stream(&mut self, machine: &str, run: u64, stream: &[u8], arrival: Arrival, came: Instant) {
+        let tombstones = self.tombstones.entry(machine.to_string()).or_default();
+        let incoming = match read_incoming(stream, &owner_name(machine, run), arrival, tombstones) {
             Ok(incoming) => incoming,
             Err(StreamError::Version(_)) => return self.peers.refuse(machine, Refusal::OtherVersion),
             Err(_) => return self.peers.refuse(machine, Refusal::Malformed),
@@ -110,7 +156,7 @@ impl Importer {
         if incoming.records == 0 {
             return;
         }
-        let is_taken = incoming.imports.iter().all(|import| self.import(import));
+        let is_taken = incoming.imports.iter().all(|import| self.write("import_flows", import));
         if is_taken {
             self.counts.records.fetch_add(incoming.records, Relaxed);
             self.peers.note_imported(machine, incoming.records, came.elapsed());
@@ -121,9 +167,9 @@ impl Importer {
     }
 
     /// Whether the router took it, or never will.
-    fn import(&mut self, import: &str) -> bool {
+    fn write(&mut self, handler: &str, text: &str) -> bool {
         let Some(control) = self.connected() else { return false };
-        let Err(error) = control.write("import_flows", import) else { return true };
+        let Err(error) = control.write(handler, text) else { return true };
         self.report(&error);
         if error.is::<Refused>() {
             self.counts.refused.fetch_add(1, Relaxed);

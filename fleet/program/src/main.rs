@@ -103,7 +103,7 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
     let listener = status::listen(&config.status)?;
     let (inbox, outbox) = import::queues();
     let local = Local {
-        own: Arc::new(Own::new(new_run()?)),
+        own: Arc::new(Own::new()?),
         peers: Arc::new(Peers::new(&config.machine, config.refresh())),
         counts: Arc::new(ImportCounts::default()),
         inbox,
@@ -128,7 +128,7 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
     Ok(())
 }
 
-/// A number that no earlier process of this machine had.
+/// A number that tells what this machine sends from now on from all before.
 fn new_run() -> Result<u64> {
     let since =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock is before 1970")?;

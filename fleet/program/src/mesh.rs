@@ -124,7 +124,8 @@ fn receive_changes(local: &Local, sample: &Sample) -> Result<(), Refusal> {
     let now = Instant::now();
     local.peers.note_changes(machine, &envelope, now)?;
     let (machine, stream) = (machine.to_string(), sample.payload().to_bytes().into_owned());
-    let delivery = Delivery::Records { machine: machine.clone(), stream, came: now };
+    let run = envelope.run;
+    let delivery = Delivery::Records { machine: machine.clone(), run, stream, came: now, is_part: false };
     if local.inbox.changes.try_send(delivery).is_err() {
         local.counts.dropped.fetch_add(1, Relaxed);
         local.peers.request_fetch(&machine, now);
@@ -213,7 +214,8 @@ async fn fetch_parts(session: &zenoh::Session, local: &Local, machine: &str) -> 
         }
         parts += 1;
         let stream = sample.payload().to_bytes().into_owned();
-        let delivery = Delivery::Records { machine: machine.to_string(), stream, came: Instant::now() };
+        let (machine, run, came) = (machine.to_string(), envelope.run, Instant::now());
+        let delivery = Delivery::Records { machine, run, stream, came, is_part: true };
         local.inbox.parts.send(delivery).await.context("this process ends")?;
     }
     Err(anyhow!("the exceptions of {machine} ended early"))

@@ -41,6 +41,8 @@ struct Machine {
     records: u64,
     lag: Lag,
     fetch: Fetch,
+    /// When the last fetch began by which all of the machine's exceptions of this run came.
+    fetched: Option<Instant>,
     fetches: u64,
     failed_fetches: u64,
 }
@@ -57,7 +59,7 @@ enum Fetch {
     /// As soon as this time has come.
     Due(Instant),
     /// It is under way; whether changes were lost since it began.
-    Running { is_due_again: bool },
+    Running { since: Instant, is_due_again: bool },
 }
 
 impl Machine {
@@ -70,17 +72,31 @@ impl Machine {
             records: 0,
             lag: Lag::default(),
             fetch: Fetch::Due(now),
+            fetched: None,
             fetches: 0,
             failed_fetches: 0,
         }
     }
 
+    fn is_present(&self, now: Instant) -> bool {
+        now.duration_since(self.heard) < ABSENT_AFTER
+    }
+
     fn request_fetch(&mut self, now: Instant) {
         match &mut self.fetch {
             Fetch::Due(at) => *at = (*at).min(now),
-            Fetch::Running { is_due_again } => *is_due_again = true,
+            Fetch::Running { is_due_again, .. } => *is_due_again = true,
         }
     }
+}
+
+/// A machine whose heartbeat is heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Living {
+    pub(crate) machine: String,
+    pub(crate) run: u64,
+    /// How long ago the last fetch began by which all of its exceptions came.
+    pub(crate) fetched: Option<Duration>,
 }
 
 impl Peers {
@@ -101,12 +117,11 @@ impl Peers {
         }
         let machine = machines.entry(name.to_string()).or_insert_with(|| Machine::new(envelope.run, now));
         // Once it is absent, a clock that was set back may be the reason.
-        let is_present = now.duration_since(machine.heard) < ABSENT_AFTER;
-        if envelope.run < machine.run && is_present {
+        if envelope.run < machine.run && machine.is_present(now) {
             return Err(Refusal::SameName);
         }
         if envelope.run != machine.run {
-            (machine.run, machine.last) = (envelope.run, 0);
+            (machine.run, machine.last, machine.fetched) = (envelope.run, 0, None);
             machine.request_fetch(now);
         } else if machine.last > 0 {
             let missing = envelope.number.checked_sub(machine.last).and_then(|step| step.checked_sub(1));
@@ -137,13 +152,29 @@ impl Peers {
     pub(crate) fn begin_fetches(&self, now: Instant) -> Vec<String> {
         let mut begun = Vec::new();
         for (name, machine) in &mut self.lock().machines {
-            let is_present = now.duration_since(machine.heard) < ABSENT_AFTER;
-            if is_present && matches!(machine.fetch, Fetch::Due(at) if at <= now) {
-                machine.fetch = Fetch::Running { is_due_again: false };
+            if machine.is_present(now) && matches!(machine.fetch, Fetch::Due(at) if at <= now) {
+                machine.fetch = Fetch::Running { since: now, is_due_again: false };
                 begun.push(name.clone());
             }
         }
         begun
+    }
+
+    pub(crate) fn is_fetching(&self, name: &str) -> bool {
+        let state = self.lock();
+        state.machines.get(name).is_some_and(|machine| matches!(machine.fetch, Fetch::Running { .. }))
+    }
+
+    /// The machines that are present.
+    pub(crate) fn living(&self, now: Instant) -> Vec<Living> {
+        let state = self.lock();
+        let present = state.machines.iter().filter(|(_, machine)| machine.is_present(now));
+        let living = present.map(|(name, machine)| Living {
+            machine: name.clone(),
+            run: machine.run,
+            fetched: machine.fetched.map(|since| now.duration_since(since)),
+        });
+        living.collect()
     }
 
     /// A fetch ended, and all has come or not.
@@ -151,7 +182,14 @@ impl Peers {
         let refresh = self.refresh;
         let mut state = self.lock();
         let Some(machine) = state.machines.get_mut(name) else { return };
-        let is_due_again = matches!(machine.fetch, Fetch::Running { is_due_again: true });
+        let (since, is_due_again) = match machine.fetch {
+            Fetch::Running { since, is_due_again } => (since, is_due_again),
+            Fetch::Due(_) => return,
+        };
+        // One that was fetched while its router was started again is fetched once more.
+        if is_complete && !is_due_again {
+            machine.fetched = Some(since);
+        }
         machine.fetches += u64::from(is_complete);
         machine.failed_fetches += u64::from(!is_complete);
         machine.fetch = Fetch::Due(match (is_complete, is_due_again) {
@@ -217,7 +255,7 @@ impl PeerReport {
         let silent = now.duration_since(machine.heard);
         let is_fetched = match machine.fetch {
             Fetch::Due(at) => at > now,
-            Fetch::Running { is_due_again } => !is_due_again,
+            Fetch::Running { is_due_again, .. } => !is_due_again,
         };
         let milliseconds = |time: Duration| time.as_micros() as f64 / 1000.0;
         PeerReport {
@@ -319,6 +357,27 @@ mod tests {
         let later = now + ABSENT_AFTER;
         assert_eq!(peers.note_changes("m2", &changes(1, 20), later), Ok(()));
         assert_eq!(peers.begin_fetches(later), ["m2"]);
+    }
+
+    #[test]
+    fn a_machine_lives_while_it_is_heard_and_its_run_has_the_time_of_its_own_fetches() {
+        let now = Instant::now();
+        let peers = peers(now);
+        let living = |run, fetched| Living { machine: "m2".to_string(), run, fetched };
+        let later = now + Duration::from_secs(3);
+        assert_eq!(peers.living(later), [living(1, Some(Duration::from_secs(3)))]);
+        assert!(peers.living(now + ABSENT_AFTER).is_empty());
+        // Its router starts again, and what was under way is no fetch of the new one's flows.
+        peers.request_fetch("m2", later);
+        assert!(!peers.is_fetching("m2"));
+        assert_eq!(peers.begin_fetches(later), ["m2"]);
+        assert!(peers.is_fetching("m2"));
+        peers.note_changes("m2", &changes(2, 8), later).unwrap();
+        peers.finish_fetch("m2", true, later);
+        assert_eq!(peers.living(later), [living(2, None)]);
+        assert_eq!(peers.begin_fetches(later), ["m2"]);
+        peers.finish_fetch("m2", true, later);
+        assert_eq!(peers.living(later), [living(2, Some(Duration::ZERO))]);
     }
 
     #[test]

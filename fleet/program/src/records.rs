@@ -5,17 +5,16 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result};
 use artery_flow::stream::{
-    AnyKey, EventItem, EventReader, ExceptionKind, StreamError, StreamItem, StreamReader, write_event,
-    write_event_header, write_header, write_item,
+    AnyKey, EventItem, EventReader, ExceptionKind, StreamError, StreamFlow, StreamItem, StreamReader,
+    write_event, write_event_header, write_header, write_item,
 };
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-/// Most flows of an import: packets wait for no more than these.
+/// Most flows and ends of an import: packets wait for no more than these.
 pub(crate) const IMPORTED: u64 = 512;
-/// Most imported flows of a worker that are remembered as such; further ones are sent to peers, too, which
-/// does no harm but the traffic.
-const MOST_REMEMBERED: usize = 4_000_000;
+/// Most ends of a machine that are remembered during a fetch; with more it is repeated.
+const MOST_TOMBSTONES: usize = 1_000_000;
 
 /// A line `WORKER NEXT ITEMS` of a handler.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +56,7 @@ impl Outgoing {
     }
 
     fn push(&mut self, item: &EventItem<'_>) {
-        self.records += u64::from(matches!(item, EventItem::Exists(..)));
+        self.records += u64::from(matches!(item, EventItem::Exists(..) | EventItem::Ended(_)));
         write_event(item, &mut self.bytes);
     }
 }
@@ -67,108 +66,152 @@ pub(crate) fn empty() -> Outgoing {
     Outgoing::new()
 }
 
-/// Which exceptions of the router came from peers: those are not sent back to them. By worker, since one
-/// worker may see packets of a flow that another knows from an import only.
+/// What peers must know of a worker's events: what happens to flows of this machine. Also whether events
+/// before them are lost.
+pub(crate) fn select_events(part: &Part) -> Result<(Outgoing, bool), StreamError> {
+    let (mut outgoing, mut has_lost) = (Outgoing::new(), false);
+    let mut reader = EventReader::of_items(&part.items);
+    while let Some(item) = reader.next_event()? {
+        match item {
+            EventItem::Member(..) => outgoing.push(&item),
+            EventItem::Position { has_lost: lost, .. } => has_lost |= lost,
+            EventItem::Exists(_, flow) if flow.is_imported => {}
+            EventItem::Ended(end) if end.is_imported => {}
+            EventItem::Exists(..) | EventItem::Ended(_) => outgoing.push(&item),
+        }
+    }
+    Ok((outgoing, has_lost))
+}
+
+/// What peers must know of a part of all exceptions.
+pub(crate) fn select_part(part: &Part) -> Result<Outgoing, StreamError> {
+    let (mut outgoing, mut reader) = (Outgoing::new(), StreamReader::of_items(&part.items));
+    while reader.bytes_left() > 0 {
+        match reader.next_item()? {
+            Some(StreamItem::Member(number, name)) => outgoing.push(&EventItem::Member(number, name)),
+            Some(StreamItem::Flow(flow)) if !flow.is_imported => {
+                outgoing.push(&EventItem::Exists(ExceptionKind::Insert, flow));
+            }
+            Some(StreamItem::Flow(_) | StreamItem::Owner(_) | StreamItem::Ended(..)) => {}
+            Some(StreamItem::End(_)) | None => break,
+        }
+    }
+    Ok(outgoing)
+}
+
+/// How records came: flows that ended since a fetch began are not brought back by its parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    Change,
+    /// A change that came while all exceptions of the machine are fetched.
+    ChangeDuringFetch,
+    Part,
+}
+
+/// Flows of a machine that ended while all of its exceptions are fetched. A part of them may be older than
+/// the end.
 #[derive(Debug, Default)]
-pub(crate) struct ImportedFlows(HashMap<u16, HashSet<AnyKey>>);
+pub(crate) struct Tombstones {
+    ended: HashSet<AnyKey>,
+    /// There were too many to remember.
+    has_overflown: bool,
+}
 
-impl ImportedFlows {
-    /// Forgets all, as events were lost that would have ended some.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
+impl Tombstones {
+    fn add(&mut self, key: AnyKey) {
+        match self.ended.len() < MOST_TOMBSTONES {
+            true => drop(self.ended.insert(key)),
+            false => self.has_overflown = true,
+        }
     }
 
-    /// What peers must know of a worker's events; and whether events before them are lost.
-    pub(crate) fn select_events(&mut self, part: &Part) -> Result<(Outgoing, bool), StreamError> {
-        let (mut outgoing, mut has_lost) = (Outgoing::new(), false);
-        let imported = self.0.entry(part.worker).or_default();
-        let mut reader = EventReader::of_items(&part.items);
-        while let Some(item) = reader.next_event()? {
-            match item {
-                EventItem::Member(..) => outgoing.push(&item),
-                EventItem::Position { has_lost: lost, .. } => has_lost |= lost,
-                EventItem::Exists(ExceptionKind::Import, flow) => {
-                    if imported.len() < MOST_REMEMBERED {
-                        imported.insert(flow.key);
-                    }
-                }
-                EventItem::Exists(_, flow) => {
-                    imported.remove(&flow.key);
-                    outgoing.push(&item);
-                }
-                // A router has nothing that removes a single flow: copies end when they are idle.
-                EventItem::Ended(key, _) => drop(imported.remove(&key)),
-            }
-        }
-        Ok((outgoing, has_lost))
-    }
-
-    /// What peers must know of a part of all exceptions.
-    pub(crate) fn select_part(&self, part: &Part) -> Result<Outgoing, StreamError> {
-        let (mut outgoing, imported) = (Outgoing::new(), self.0.get(&part.worker));
-        let mut reader = StreamReader::of_items(&part.items);
-        while reader.bytes_left() > 0 {
-            match reader.next_item()? {
-                Some(StreamItem::Member(number, name)) => outgoing.push(&EventItem::Member(number, name)),
-                Some(StreamItem::Flow(flow)) if imported.is_none_or(|known| !known.contains(&flow.key)) => {
-                    outgoing.push(&EventItem::Exists(ExceptionKind::Insert, flow));
-                }
-                Some(StreamItem::Flow(_)) => {}
-                Some(StreamItem::End(_)) | None => break,
-            }
-        }
-        Ok(outgoing)
+    /// A fetch has ended: whether what it brought holds.
+    pub(crate) fn finish(&mut self) -> bool {
+        !std::mem::take(self).has_overflown
     }
 }
 
 /// Records of a peer as the router takes them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Incoming {
-    /// Streams of at most [`IMPORTED`] flows, as base64.
+    /// Streams of at most [`IMPORTED`] flows and ends, as base64.
     pub(crate) imports: Vec<String>,
     pub(crate) records: u64,
 }
 
-/// Reads a whole stream of a peer; one that is malformed anywhere is refused whole.
-pub(crate) fn read_incoming(stream: &[u8]) -> Result<Incoming, StreamError> {
+/// Reads a whole stream of a peer; one that is malformed anywhere is refused whole, and changes no tombstone.
+pub(crate) fn read_incoming(
+    stream: &[u8],
+    owner: &str,
+    arrival: Arrival,
+    tombstones: &mut Tombstones,
+) -> Result<Incoming, StreamError> {
+    let mut check = EventReader::new(stream)?;
+    while check.next_event()?.is_some() {}
     let mut reader = EventReader::new(stream)?;
-    let (mut names, mut import, mut incoming) = (HashMap::new(), Import::default(), Incoming::default());
+    let (mut names, mut incoming, mut import) = (HashMap::new(), Incoming::default(), Import::new(owner));
     while let Some(item) = reader.next_event()? {
         match item {
             EventItem::Member(number, name) => {
                 import.named.remove(&number);
                 names.insert(number, name);
             }
+            EventItem::Exists(_, flow)
+                if arrival == Arrival::Part && tombstones.ended.contains(&flow.key) => {}
             EventItem::Exists(_, flow) => {
-                let number = flow.answer.action as u16;
-                if import.named.insert(number) {
-                    // The reader refuses flows of members without a name.
-                    let name = names.get(&number).copied().unwrap_or_default();
-                    write_item(&StreamItem::Member(number, name), &mut import.items);
-                }
-                write_item(&StreamItem::Flow(flow), &mut import.items);
-                import.flows += 1;
-                if import.flows == IMPORTED {
-                    std::mem::take(&mut import).finish(&mut incoming);
-                }
+                tombstones.ended.remove(&flow.key);
+                // The reader refuses flows of members without a name.
+                let name = names.get(&(flow.answer.action as u16)).copied().unwrap_or_default();
+                import.add_flow(flow, name);
             }
-            EventItem::Position { .. } | EventItem::Ended(..) => {}
+            EventItem::Ended(end) => {
+                if arrival == Arrival::ChangeDuringFetch {
+                    tombstones.add(end.key);
+                }
+                import.add_end(end.key, end.epoch);
+            }
+            EventItem::Position { .. } => {}
+        }
+        if import.records == IMPORTED {
+            std::mem::replace(&mut import, Import::new(owner)).finish(&mut incoming);
         }
     }
     import.finish(&mut incoming);
     Ok(incoming)
 }
 
-#[derive(Default)]
+/// An import of the router that is being written.
 struct Import {
     named: HashSet<u16>,
     items: Vec<u8>,
     flows: u64,
+    /// Flows and ends.
+    records: u64,
 }
 
 impl Import {
+    fn new(owner: &str) -> Import {
+        let mut items = Vec::new();
+        write_item(&StreamItem::Owner(owner), &mut items);
+        Import { named: HashSet::new(), items, flows: 0, records: 0 }
+    }
+
+    fn add_flow(&mut self, flow: StreamFlow, member: &str) {
+        let number = flow.answer.action as u16;
+        if self.named.insert(number) {
+            write_item(&StreamItem::Member(number, member), &mut self.items);
+        }
+        write_item(&StreamItem::Flow(flow), &mut self.items);
+        (self.flows, self.records) = (self.flows + 1, self.records + 1);
+    }
+
+    fn add_end(&mut self, key: AnyKey, epoch: u16) {
+        write_item(&StreamItem::Ended(key, epoch), &mut self.items);
+        self.records += 1;
+    }
+
     fn finish(self, into: &mut Incoming) {
-        if self.flows == 0 {
+        if self.records == 0 {
             return;
         }
         let mut stream = Vec::with_capacity(self.items.len() + 32);
@@ -176,7 +219,7 @@ impl Import {
         stream.extend(self.items);
         write_item(&StreamItem::End(self.flows), &mut stream);
         into.imports.push(BASE64_STANDARD.encode(stream));
-        into.records += self.flows;
+        into.records += self.records;
     }
 }
 
@@ -184,7 +227,7 @@ impl Import {
 mod tests {
     use std::time::Duration;
 
-    use artery_flow::stream::StreamFlow;
+    use artery_flow::stream::ExceptionEnd;
     use artery_flow::{Answer, EndReason, FlowRecord, FlowState};
     use artery_wire::IpProtocol;
 
@@ -202,6 +245,8 @@ mod tests {
             version: 1,
             is_young: false,
             is_pinned: false,
+            is_imported: false,
+            epoch: 0,
         }
     }
 
@@ -227,6 +272,10 @@ mod tests {
                 StreamItem::Flow(flow) => {
                     flows.push((flow.key.endpoints()[0].1, names[&flow.answer.action].clone()));
                 }
+                StreamItem::Ended(key, epoch) => {
+                    flows.push((key.endpoints()[0].1, format!("ended in {epoch}")));
+                }
+                StreamItem::Owner(name) => assert_eq!((name, flows.len()), ("m1@1", 0)),
                 StreamItem::End(_) => {}
             }
         }
@@ -249,42 +298,72 @@ mod tests {
         }
     }
 
-    #[test]
-    fn flows_that_came_from_peers_are_not_sent_back_until_packets_of_them_come() {
-        let mut known = ImportedFlows::default();
-        let mut came = NAMES.to_vec();
-        came.push(EventItem::Exists(ExceptionKind::Import, flow(1, 0)));
-        came.push(EventItem::Exists(ExceptionKind::Insert, flow(2, 1)));
-        let (outgoing, has_lost) = known.select_events(&part(0, events(&came))).unwrap();
-        assert_eq!((outgoing.records, has_lost), (1, false));
-        let incoming = read_incoming(&outgoing.bytes).unwrap();
-        assert_eq!(imported(&incoming.imports[0]), [(2, "b".to_string())]);
-        // Neither in an export.
-        let mut all = Vec::new();
-        write_item(&StreamItem::Member(0, "a"), &mut all);
-        [1, 2, 3].iter().for_each(|port| write_item(&StreamItem::Flow(flow(*port, 0)), &mut all));
-        assert_eq!(known.select_part(&part(0, all.clone())).unwrap().records, 2);
-        // Another worker's own.
-        assert_eq!(known.select_part(&part(1, all.clone())).unwrap().records, 3);
-        let mut seen = NAMES.to_vec();
-        seen.push(EventItem::Exists(ExceptionKind::Insert, flow(1, 0)));
-        assert_eq!(known.select_events(&part(0, events(&seen))).unwrap().0.records, 1);
-        assert_eq!(known.select_part(&part(0, all)).unwrap().records, 3);
+    fn copy(port: u16) -> StreamFlow {
+        StreamFlow { is_imported: true, ..flow(port, 0) }
+    }
+
+    fn end(port: u16, is_imported: bool) -> EventItem<'static> {
+        let (key, reason) = (flow(port, 0).key, Some(EndReason::Idle));
+        EventItem::Ended(ExceptionEnd { key, reason, is_imported, epoch: 3 })
+    }
+
+    fn read(stream: &[u8], arrival: Arrival, tombstones: &mut Tombstones) -> Vec<String> {
+        read_incoming(stream, "m1@1", arrival, tombstones).unwrap().imports
     }
 
     #[test]
-    fn an_imported_flow_that_ended_is_forgotten_and_lost_events_are_reported() {
-        let mut known = ImportedFlows::default();
+    fn copies_of_peers_flows_and_their_ends_are_not_sent_back() {
         let mut came = NAMES.to_vec();
-        came.push(EventItem::Exists(ExceptionKind::Import, flow(1, 0)));
-        known.select_events(&part(0, events(&came))).unwrap();
-        let ended = [
+        came.extend([
+            EventItem::Exists(ExceptionKind::Import, copy(1)),
+            EventItem::Exists(ExceptionKind::Insert, flow(2, 1)),
             EventItem::Position { worker: 0, seq: 9, has_lost: true },
-            EventItem::Ended(flow(1, 0).key, Some(EndReason::Idle)),
-        ];
-        let (outgoing, has_lost) = known.select_events(&part(0, events(&ended))).unwrap();
-        assert_eq!((outgoing.records, has_lost), (0, true));
-        assert!(known.0[&0].is_empty());
+            EventItem::Exists(ExceptionKind::State, copy(3)),
+            end(4, true),
+            end(5, false),
+        ]);
+        let (outgoing, has_lost) = select_events(&part(0, events(&came))).unwrap();
+        assert_eq!((outgoing.records, has_lost), (2, true));
+        let imports = read(&outgoing.bytes, Arrival::Change, &mut Tombstones::default());
+        assert_eq!(imported(&imports[0]), [(2, "b".to_string()), (5, "ended in 3".to_string())]);
+        // Neither in an export.
+        let mut all = Vec::new();
+        write_item(&StreamItem::Member(0, "a"), &mut all);
+        for flow in [flow(1, 0), copy(2), flow(3, 0)] {
+            write_item(&StreamItem::Flow(flow), &mut all);
+        }
+        assert_eq!(select_part(&part(0, all)).unwrap().records, 2);
+    }
+
+    #[test]
+    fn a_part_of_a_fetch_does_not_bring_back_what_ended_since_it_began() {
+        let exists = |port| stream(&[NAMES[0], EventItem::Exists(ExceptionKind::Insert, flow(port, 0))]);
+        let mut tombstones = Tombstones::default();
+        let ended = stream(&[end(1, false), end(2, false)]);
+        read(&ended, Arrival::ChangeDuringFetch, &mut tombstones);
+        assert!(read(&exists(1), Arrival::Part, &mut tombstones).is_empty());
+        assert_eq!(read(&exists(3), Arrival::Part, &mut tombstones).len(), 1);
+        // A connection with the same ports that came after the end.
+        assert_eq!(read(&exists(1), Arrival::ChangeDuringFetch, &mut tombstones).len(), 1);
+        assert_eq!(read(&exists(1), Arrival::Part, &mut tombstones).len(), 1);
+        assert!(tombstones.finish());
+        read(&ended, Arrival::Change, &mut tombstones);
+        assert_eq!(read(&exists(2), Arrival::Part, &mut tombstones).len(), 1);
+    }
+
+    #[test]
+    fn tombstones_are_bounded_and_too_many_have_the_fetch_repeated() {
+        let mut tombstones = Tombstones::default();
+        let key = |n: usize| {
+            let from = std::net::Ipv4Addr::from_bits(0x0a00_0000 + (n / 50_000) as u32);
+            let ends = [(from.into(), (n % 50_000) as u16 + 1), ("192.0.2.1".parse().unwrap(), 80)];
+            AnyKey::new(ends, IpProtocol::TCP).unwrap()
+        };
+        (0..MOST_TOMBSTONES).for_each(|n| tombstones.add(key(n)));
+        assert!(!tombstones.has_overflown);
+        tombstones.add(key(MOST_TOMBSTONES));
+        assert_eq!(tombstones.ended.len(), MOST_TOMBSTONES);
+        assert!(!tombstones.finish() && tombstones.finish() && tombstones.ended.is_empty());
     }
 
     #[test]
@@ -294,7 +373,8 @@ mod tests {
         // From here on the number is another member's.
         items.push(EventItem::Member(1, "c"));
         items.push(EventItem::Exists(ExceptionKind::State, flow(2001, 1)));
-        let incoming = read_incoming(&stream(&items)).unwrap();
+        let mut tombstones = Tombstones::default();
+        let incoming = read_incoming(&stream(&items), "m1@1", Arrival::Change, &mut tombstones).unwrap();
         assert_eq!(incoming.records, 1501);
         let parts: Vec<_> = incoming.imports.iter().map(|import| imported(import)).collect();
         assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [512, 512, 477]);
@@ -307,11 +387,18 @@ mod tests {
     #[test]
     fn a_stream_that_is_cut_or_of_another_version_is_refused_whole() {
         let mut items = NAMES.to_vec();
-        items.push(EventItem::Exists(ExceptionKind::Insert, flow(1, 0)));
+        items.extend([end(2, false), EventItem::Exists(ExceptionKind::Insert, flow(1, 0))]);
         let bytes = stream(&items);
-        assert_eq!(read_incoming(&bytes[..bytes.len() - 1]), Err(StreamError::Cut));
-        assert_eq!(read_incoming(b"ARTE\0\x02\0\0"), Err(StreamError::Version(2)));
-        assert_eq!(read_incoming(b"GET / HTTP/1.1"), Err(StreamError::Magic));
-        assert_eq!(read_incoming(&empty().bytes), Ok(Incoming::default()));
+        let mut tombstones = Tombstones::default();
+        let mut read =
+            |bytes: &[u8]| read_incoming(bytes, "m1@1", Arrival::ChangeDuringFetch, &mut tombstones);
+        let whole: Vec<usize> = (0..=items.len()).map(|count| stream(&items[..count]).len()).collect();
+        for length in (0..bytes.len()).filter(|length| !whole.contains(length)) {
+            assert_eq!(read(&bytes[..length]), Err(StreamError::Cut), "{length}");
+        }
+        assert_eq!(read(b"ARTE\0\x02\0\0"), Err(StreamError::Version(2)));
+        assert_eq!(read(b"GET / HTTP/1.1"), Err(StreamError::Magic));
+        assert_eq!(read(&empty().bytes), Ok(Incoming::default()));
+        assert!(tombstones.ended.is_empty());
     }
 }

@@ -58,6 +58,58 @@ fn exceptions_of_a_router_are_at_the_other_one_also_after_it_was_started_again()
 }
 
 #[test]
+fn a_flow_is_the_machines_that_sees_its_packets_and_ends_everywhere_when_it_ends_there() {
+    let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
+    let folder = tempfile::tempdir().unwrap();
+    let [at_1, at_2] = endpoints();
+    let routers = ["m1", "m2"].map(|name| Router::start(&program, folder.path(), name));
+    let [first, second] = &routers;
+    first.play();
+    let fleet_1 = Fleet::start(folder.path(), &settings("m1", &at_1, &at_2, &first.socket));
+    let fleet_2 = Fleet::start(folder.path(), &settings("m2", &at_2, &at_1, &second.socket));
+    fleet_1.await_peer("m2");
+    fleet_2.await_peer("m1");
+    routers.iter().for_each(|router| router.write("b.weight", "a 0"));
+    let exceptions = first.exceptions().len();
+    let all = first.flows().len();
+    wait_for("copies at m2", || second.own_and_copies(), |flows| *flows == (0, exceptions));
+    // The network sends all to m2: m1 has copies of what was sent as exceptions.
+    second.play();
+    wait_for("copies at m1", || first.own_and_copies(), |flows| *flows == (all - exceptions, exceptions));
+    assert_eq!(second.own_and_copies(), (all, 0));
+    // A flow that ends at one is no longer at the other, unless packets of it were seen there.
+    first.write("b.flush_flows", "all");
+    second.write("b.flush_flows", "all");
+    wait_for("flows of m1", || first.own_and_copies(), |flows| *flows == (0, 0));
+    wait_for("flows of m2", || second.own_and_copies(), |flows| *flows == (0, 0));
+}
+
+#[test]
+fn a_flow_that_ended_at_its_owner_alone_goes_at_the_peers() {
+    let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
+    let folder = tempfile::tempdir().unwrap();
+    let [at_1, at_2] = endpoints();
+    let routers = ["m1", "m2"].map(|name| Router::start(&program, folder.path(), name));
+    let [first, second] = &routers;
+    first.play();
+    let fleet_1 = Fleet::start(folder.path(), &settings("m1", &at_1, &at_2, &first.socket));
+    let fleet_2 = Fleet::start(folder.path(), &settings("m2", &at_2, &at_1, &second.socket));
+    fleet_1.await_peer("m2");
+    fleet_2.await_peer("m1");
+    routers.iter().for_each(|router| router.write("b.weight", "a 0"));
+    let exceptions = first.exceptions().len();
+    wait_for("copies at m2", || second.own_and_copies(), |flows| *flows == (0, exceptions));
+    first.write("b.flush_flows", "a");
+    wait_for("copies at m2", || second.own_and_copies(), |flows| *flows == (0, 0));
+    // Nothing comes back by a fetch.
+    let fetches = |fleet: &Fleet| peer(&fleet.status(), "m1")["fetches"].as_u64().unwrap_or(0);
+    drop(fleet_2);
+    let fleet_2 = Fleet::start(folder.path(), &settings("m2", &at_2, &at_1, &second.socket));
+    wait_for("a fetch", || fetches(&fleet_2), |count| *count > 0);
+    assert_eq!(second.own_and_copies(), (0, 0));
+}
+
+#[test]
 fn machines_of_another_fleet_and_of_the_same_name_are_refused_and_counted() {
     let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
     let folder = tempfile::tempdir().unwrap();

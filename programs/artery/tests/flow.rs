@@ -308,7 +308,7 @@ fn exceptions_after(bytes: &[u8], start: u64) -> (HashMap<u64, String>, bool) {
                 let client = u64::from(flow.key.endpoints()[0].1);
                 exceptions.insert(client, names[&flow.answer.action].clone());
             }
-            Ok(Some(EventItem::Ended(key, reason))) => panic!("{key:?} has ended: {reason:?}"),
+            Ok(Some(EventItem::Ended(end))) => panic!("{end:?}"),
         }
         next += 1;
     }

@@ -1,5 +1,5 @@
-//! The client's side of ControlSocket 1.3: handlers of a running router are read and written over a stream. Which
-//! stream that is, and what people are told of errors, is the caller's matter.
+//! The client's side of ControlSocket 1.3: handlers of a running router are read and written over a stream.
+//! Which stream that is, and what people are told of errors, is the caller's matter.
 #![forbid(unsafe_code)]
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -94,8 +94,8 @@ impl<S: Read + Write> ControlClient<S> {
         self.finish_write()
     }
 
-    /// Sends a write request; [`finish_write`](Self::finish_write) reads the reply. A few replies can be pending,
-    /// no more than fit in a socket's buffer.
+    /// Sends a write request; [`finish_write`](Self::finish_write) reads the reply. A few replies can be
+    /// pending, no more than fit in a socket's buffer.
     pub fn begin_write(&mut self, handler: &str, value: &str) -> Result<(), ControlError> {
         self.send(format!("WRITEDATA {handler} {}\r\n{value}", value.len()).as_bytes())
     }

@@ -1,6 +1,6 @@
 //! Records of flows that have ended, for accounting by action and for replication.
 use super::accounts::FlowPeriod;
-use super::entry::{self, Answer, Line, MARKED};
+use super::entry::{self, Answer, IMPORTED, Line, MARKED};
 use super::key::FlowKey;
 use super::state::FlowState;
 
@@ -30,6 +30,10 @@ pub struct FlowEnd<K> {
     pub bytes: u64,
     /// Why the flow's entry was removed.
     pub reason: EndReason,
+    /// Whether it was known from elsewhere only.
+    pub is_imported: bool,
+    /// Its takeover epoch.
+    pub epoch: u16,
     /// Whether its caller had [marked](super::FlowTable::mark_flow) it.
     pub is_marked: bool,
     /// What was not reported of it; None where no accounts are kept.
@@ -60,6 +64,7 @@ impl<K: FlowKey> EndQueue<K> {
     pub(super) fn record_end(
         &mut self,
         line: &Line,
+        epoch: u16,
         reason: EndReason,
         unreported: Option<FlowPeriod>,
     ) -> bool {
@@ -70,7 +75,19 @@ impl<K: FlowKey> EndQueue<K> {
         let (key, answer, status) =
             (entry::load_key(line), entry::load_answer(line), entry::load_status(line));
         let (state, is_marked) = (status.state, status.has_flags(MARKED));
-        self.ends.push(FlowEnd { key, answer, state, packets, bytes, reason, is_marked, unreported });
+        let is_imported = status.has_flags(IMPORTED);
+        self.ends.push(FlowEnd {
+            key,
+            answer,
+            state,
+            packets,
+            bytes,
+            reason,
+            is_imported,
+            epoch,
+            is_marked,
+            unreported,
+        });
         true
     }
 

@@ -45,6 +45,8 @@ pub(super) const YOUNG: u8 = 2;
 pub(super) const IMPORTED: u8 = 4;
 pub(super) const PINNED: u8 = 8;
 pub(super) const MARKED: u8 = 16;
+/// It came from elsewhere, also if packets of it were seen since: it has an origin.
+pub(super) const SHARED: u8 = 32;
 /// Follows from the others and the state: the flow is proven, and only time or TCP's control bits change it.
 const USED: u8 = 0x80;
 

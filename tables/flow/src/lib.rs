@@ -59,6 +59,7 @@ mod ids;
 mod key;
 mod limits;
 mod maintain;
+mod origins;
 mod records;
 mod state;
 mod stats;
@@ -72,6 +73,7 @@ pub use ends::{EndReason, FlowEnd};
 pub use entry::Answer;
 pub use key::{Flow4, Flow6, FlowKey, KeyedPacket, PacketInfo, Pattern, Scope, Seed};
 pub use limits::{FlowLimits, FlowSettings, Full};
+pub use origins::{OwnerId, RecordSource};
 pub use state::{FlowState, IdleTimes};
 pub use stats::FlowStats;
 pub use tick::Tick;
@@ -85,6 +87,7 @@ use elsewhere::Elsewhere;
 use ends::EndQueue;
 use entry::{COARSE, IMPORTED, LIVE, Line, PINNED, Status, YOUNG};
 use ids::Ids;
+use origins::Origins;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use young::Young;
@@ -105,6 +108,7 @@ pub struct FlowTable<K> {
     /// How many flows are young; `young` may hold some that are so no more.
     young_count: u32,
     elsewhere: Elsewhere,
+    origins: Origins,
     /// What memory was reserved for, and what is allowed now.
     room: FlowLimits,
     limits: FlowLimits,
@@ -183,6 +187,7 @@ impl<K: FlowKey> FlowTable<K> {
             young: Young::new(limits.young),
             young_count: 0,
             elsewhere: Elsewhere::new(limits.flows),
+            origins: Origins::new(limits.flows),
             room: limits,
             limits,
             settings,
@@ -327,6 +332,9 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Writes what a packet has changed beside the counts.
     fn update_status(&mut self, id: u32, old: Status, state: FlowState, packets: u64, now: Tick) {
+        if old.has_flags(IMPORTED) {
+            self.take_over(id);
+        }
         let mut status = Status { seen: now, state, flags: old.flags & !IMPORTED, ..old };
         if old.has_flags(YOUNG) && state.is_proven(packets) {
             status.flags &= !YOUNG;
@@ -511,8 +519,9 @@ impl<K: FlowKey> FlowTable<K> {
         let hash = self.entries.hash::<K>(id, &self.seed);
         let line = self.entries.line(id);
         self.young_count -= u32::from(entry::load_status(line).has_flags(YOUNG));
+        let epoch = self.epoch(id);
         let period = self.accounts.as_ref().map(|accounts| accounts.period::<K>(id, line));
-        self.stats.unreported_ends += u64::from(!self.ends.record_end(line, reason, period));
+        self.stats.unreported_ends += u64::from(!self.ends.record_end(line, epoch, reason, period));
         entry::clear(line);
         if let Some(accounts) = &self.accounts {
             accounts.clear(id);
@@ -565,7 +574,7 @@ impl<K: FlowKey> FlowTable<K> {
         if id.0 >= self.room.flows {
             return None;
         }
-        FlowView::new(id.0, self.entries.line(id.0))
+        FlowView::new(id.0, self.entries.line(id.0), &self.origins)
     }
 
     /// What has happened, and how much there is.

@@ -1,9 +1,10 @@
 //! What a table does between batches: it forgets idle flows, makes the index smaller, gives memory back; and
 //! what control changes while it is used.
 use super::ends::EndReason;
-use super::entry::{self, IMPORTED, LIVE, PINNED, Status, YOUNG};
+use super::entry::{self, IMPORTED, LIVE, PINNED, SHARED, Status, YOUNG};
 use super::key::FlowKey;
 use super::limits::{FlowLimits, FlowSettings};
+use super::origins::CopyState;
 use super::tick::Tick;
 use super::view::FlowId;
 use super::{COARSE, FlowTable};
@@ -63,6 +64,8 @@ impl<K: FlowKey> FlowTable<K> {
         }
         idle[..count].iter().for_each(|id| self.expire_flow(*id));
         if !goes_on {
+            let longest = self.idle.iter().copied().max().unwrap_or(0);
+            self.origins.drop_old_leases(now, longest);
             self.begin_round();
         }
         (count, goes_on)
@@ -111,8 +114,20 @@ impl<K: FlowKey> FlowTable<K> {
     fn is_idle(&mut self, id: u32, now: Tick) -> bool {
         let line = self.entries.line(id);
         let status = entry::load_status(line);
+        let copy = match status.flags & (IMPORTED | SHARED | PINNED) == IMPORTED | SHARED {
+            true => self.origins.copy_state(id, now),
+            false => CopyState::Unowned,
+        };
+        let since_owner = match copy {
+            CopyState::Kept => return false,
+            CopyState::Gone => return true,
+            CopyState::Orphaned(ticks) => ticks,
+            CopyState::Unowned => u32::MAX,
+        };
         match now.since(status.seen) {
-            Some(age) => age > self.idle[status.state as usize] + COARSE && !status.has_flags(PINNED),
+            Some(age) => {
+                age.min(since_owner) > self.idle[status.state as usize] + COARSE && !status.has_flags(PINNED)
+            }
             None => {
                 entry::set_status(line, Status { seen: now, ..status });
                 false

@@ -33,6 +33,11 @@ impl Tick {
         (ticks as i32 >= 0).then_some(ticks)
     }
 
+    /// The instant so long before; at most 48 hours.
+    pub fn earlier(self, by: Duration) -> Tick {
+        self.before(by)
+    }
+
     /// The instant that was `idle` ago.
     pub(super) fn before(self, idle: Duration) -> Tick {
         Tick(self.0.wrapping_sub(ticks_of(idle)))

@@ -1,6 +1,7 @@
 //! A flow as others see it: in the table, and as a record that outlives it.
-use super::entry::{self, Answer, IMPORTED, Line, MARKED, PINNED, Status, YOUNG};
+use super::entry::{self, Answer, IMPORTED, Line, MARKED, PINNED, SHARED, Status, YOUNG};
 use super::key::FlowKey;
+use super::origins::Origins;
 use super::state::FlowState;
 use super::tick::{Tick, ticks_to_duration};
 use std::marker::PhantomData;
@@ -39,14 +40,16 @@ pub struct FlowView<'a, K> {
     id: FlowId,
     line: &'a Line,
     status: Status,
+    origins: &'a Origins,
     key: PhantomData<K>,
 }
 
 impl<'a, K: FlowKey> FlowView<'a, K> {
     #[inline(always)]
-    pub(super) fn new(id: u32, line: &'a Line) -> Option<FlowView<'a, K>> {
+    pub(super) fn new(id: u32, line: &'a Line, origins: &'a Origins) -> Option<FlowView<'a, K>> {
         let status = entry::load_status(line);
-        status.has_flags(entry::LIVE).then_some(FlowView { id: FlowId(id), line, status, key: PhantomData })
+        let view = FlowView { id: FlowId(id), line, status, origins, key: PhantomData };
+        status.has_flags(entry::LIVE).then_some(view)
     }
 
     /// Number of the flow's entry.
@@ -79,6 +82,11 @@ impl<'a, K: FlowKey> FlowView<'a, K> {
     /// Whether it came from outside and no packet of it was seen here.
     pub fn is_imported(&self) -> bool {
         self.status.has_flags(IMPORTED)
+    }
+
+    /// How often a machine took it over that had seen no packet of it, which wraps.
+    pub fn epoch(&self) -> u16 {
+        if self.status.has_flags(SHARED) { self.origins.get(self.id.0).epoch } else { 0 }
     }
 
     /// Whether it stays however long it is idle.
@@ -124,6 +132,8 @@ impl<'a, K: FlowKey> FlowView<'a, K> {
             version: self.version(),
             is_young: self.is_young(),
             is_pinned: self.is_pinned(),
+            is_imported: self.is_imported(),
+            epoch: self.epoch(),
         }
     }
 }
@@ -149,6 +159,10 @@ pub struct FlowRecord<K> {
     pub is_young: bool,
     /// Whether it stays however long it is idle.
     pub is_pinned: bool,
+    /// Whether no packet of it was seen where the record was made: another machine owns it.
+    pub is_imported: bool,
+    /// Counts takeovers, and wraps: of two owners the one with the later epoch counts.
+    pub epoch: u16,
 }
 
 /// What became of a record.
@@ -156,7 +170,7 @@ pub struct FlowRecord<K> {
 pub enum Imported {
     /// The flow was not known, and is now.
     New(FlowId),
-    /// The flow was known from outside, in an older version.
+    /// The flow was known from outside, in an older version, or its takeover epoch was earlier.
     Newer(FlowId),
     /// The flow was known: from packets, or from outside in this version or a newer one. It was left alone,
     /// except that a record of this version may have shortened its idle time.

@@ -56,7 +56,7 @@ fn export_each(bench: &mut Bench, handler: &str, mut each: impl FnMut(&StreamFlo
             match reader.next_item().unwrap().unwrap() {
                 StreamItem::Member(number, name) => drop(names.insert(u32::from(number), name.to_string())),
                 StreamItem::Flow(flow) => each(&flow, &names[&flow.answer.action]),
-                StreamItem::End(_) => unreachable!("parts have no end"),
+                item => unreachable!("parts have no {item:?}"),
             }
         }
         match words[1] {
@@ -535,7 +535,7 @@ fn the_binary_form_says_what_json_says() {
                 EventItem::Exists(_, flow) => {
                     exceptions.insert(flow.key.endpoints()[0].1, names[&flow.answer.action].clone());
                 }
-                EventItem::Ended(key, _) => drop(exceptions.remove(&key.endpoints()[0].1)),
+                EventItem::Ended(end) => drop(exceptions.remove(&end.key.endpoints()[0].1)),
             }
             seen += 1;
         }

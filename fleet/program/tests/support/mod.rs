@@ -94,13 +94,25 @@ impl Router {
         self.export(&["flow", "export", "--exceptions"])
     }
 
+    /// How many flows packets were seen of here, and how many are known from peers only.
+    pub fn own_and_copies(&self) -> (usize, usize) {
+        let lines = self.lines(&["flow", "export"]);
+        let flows: Vec<bool> = lines.iter().filter_map(|line| line["imported"].as_bool()).collect();
+        let copies = flows.iter().filter(|is_copy| **is_copy).count();
+        (flows.len() - copies, copies)
+    }
+
     fn export(&self, words: &[&str]) -> BTreeMap<u64, String> {
+        let member = |line: &Value| Some((line["sport"].as_u64()?, line["member"].as_str()?.into()));
+        self.lines(words).iter().filter_map(member).collect()
+    }
+
+    fn lines(&self, words: &[&str]) -> Vec<Value> {
         let mut command = Command::new(&self.program);
         let output = command.arg("flow").arg("-u").arg(&self.socket).args(&words[1..]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.filter_map(|line| Some((line["sport"].as_u64()?, line["member"].as_str()?.into()))).collect()
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn last_line(flows: u64) -> String {
 pub(super) fn write(flow: &StreamFlow, member: &str, worker: Option<usize>, into: &mut Vec<u8>) {
     let [(src, sport), (dst, dport)] = flow.key.endpoints();
     let (protocol, state) = (protocol_name(flow.key.protocol()), state_name(flow.state));
-    let FlowRecord { packets, bytes, version, is_young, is_pinned, .. } = flow;
+    let FlowRecord { packets, bytes, version, is_young, is_pinned, is_imported, epoch, .. } = flow;
     let ticks = flow.idle.as_micros() / 100;
     let worker = worker.map_or(String::new(), |worker| format!("\"worker\":{worker},"));
     // Writing into memory does not fail; names have no characters that JSON would write otherwise.
@@ -37,7 +37,8 @@ pub(super) fn write(flow: &StreamFlow, member: &str, worker: Option<usize>, into
          \"dport\":{dport},\
          \"member\":\"{member}\",\"state\":\"{state}\",\"idle\":{}.{:04},\"packets\":{packets},\
          \"bytes\":{bytes},\
-         \"version\":{version},\"young\":{is_young},\"pinned\":{is_pinned}}}",
+         \"version\":{version},\"young\":{is_young},\"pinned\":{is_pinned},\
+         \"imported\":{is_imported},\"epoch\":{epoch}}}",
         ticks / 10_000,
         ticks % 10_000
     );
@@ -65,6 +66,8 @@ struct Fields<'a> {
     version: Option<u64>,
     young: Option<bool>,
     pinned: Option<bool>,
+    imported: Option<bool>,
+    epoch: Option<u64>,
 }
 
 /// A line of an export.
@@ -115,7 +118,7 @@ fn flow(fields: Fields<'_>) -> Result<Line<'_>, String> {
     if !(0.0..=LONGEST).contains(&idle) {
         return Err(format!("idle {idle} is not a time from 0 to {LONGEST} seconds"));
     }
-    let version = fields.version.unwrap_or(0);
+    let (version, epoch) = (fields.version.unwrap_or(0), fields.epoch.unwrap_or(0));
     let flow = FlowRecord {
         key: AnyKey::new([src, dst], protocol).map_err(|wrong| wrong.to_string())?,
         answer: Answer::default(),
@@ -126,6 +129,8 @@ fn flow(fields: Fields<'_>) -> Result<Line<'_>, String> {
         version: version.try_into().map_err(|_| format!("version {version} is not from 0 to 65535"))?,
         is_young: fields.young.unwrap_or(false),
         is_pinned: fields.pinned.unwrap_or(false),
+        is_imported: fields.imported.unwrap_or(false),
+        epoch: epoch.try_into().map_err(|_| format!("epoch {epoch} is not from 0 to 65535"))?,
     };
     Ok(Line::Flow(flow, member))
 }
@@ -154,7 +159,7 @@ mod tests {
     fn what_is_written_is_read_again_and_unknown_fields_are_passed_over() {
         let text = format!(
             "{FLOW},\"state\":\"fin\",\"idle\":1.5003,\"packets\":7,\"bytes\":700,\"version\":65535,\
-             \"young\":false,\"pinned\":true}}"
+             \"young\":false,\"pinned\":true,\"imported\":true,\"epoch\":3}}"
         );
         let Ok(Line::Flow(flow, name)) = read(text.as_bytes()) else { panic!("{text}") };
         let mut line = Vec::new();

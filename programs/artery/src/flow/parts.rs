@@ -78,6 +78,7 @@ fn flows_of(part: &Part, mut each: impl FnMut(&StreamFlow, &str) -> bool) -> any
                     break;
                 }
             }
+            Some(StreamItem::Owner(_) | StreamItem::Ended(..)) => {}
             Some(StreamItem::End(_)) | None => break,
         }
     }

@@ -27,6 +27,8 @@ pub(super) fn flow(text: &[u8]) -> Option<(StreamFlow, &str, &[u8])> {
     let version = rest.behind(b",\"version\":")?.number()?;
     let is_young = rest.behind(b",\"young\":")?.boolean()?;
     let is_pinned = rest.behind(b",\"pinned\":")?.boolean()?;
+    let is_imported = rest.behind(b",\"imported\":")?.boolean()?;
+    let epoch = rest.behind(b",\"epoch\":")?.number()?;
     rest.behind(b"}\n")?;
     let flow = FlowRecord {
         key: AnyKey::new([(src, sport), (dst, dport)], protocol).ok()?,
@@ -38,6 +40,8 @@ pub(super) fn flow(text: &[u8]) -> Option<(StreamFlow, &str, &[u8])> {
         version,
         is_young,
         is_pinned,
+        is_imported,
+        epoch,
     };
     Some((flow, member, rest.0))
 }
@@ -140,13 +144,13 @@ mod tests {
             (IpProtocol::SCTP, FlowState::Other),
         ];
         let ends = (1_u32.., 1_u16.., 1_u16.., any::<bool>());
-        let rest = (0..=429_496_u64 * TICKS, any::<u64>(), any::<u64>(), any::<u16>(), any::<[bool; 2]>());
+        let rest = (0..=429_496_u64 * TICKS, any::<u64>(), any::<u64>(), any::<u16>(), any::<[bool; 3]>());
         (ends, 0..states.len(), rest).prop_filter_map(
             "some addresses have no flows",
             move |(
                 (from, sport, dport, is_v4),
                 state,
-                (ticks, packets, bytes, version, [is_young, is_pinned]),
+                (ticks, packets, bytes, version, [is_young, is_pinned, is_imported]),
             )| {
                 let to_v6 = |bits: u32| IpAddr::V6(Ipv6Addr::from_bits(u128::from(bits) << 64 | 7));
                 let of = |bits: u32| if is_v4 { Ipv4Addr::from_bits(bits).into() } else { to_v6(bits) };
@@ -161,6 +165,8 @@ mod tests {
                     version,
                     is_young,
                     is_pinned,
+                    is_imported,
+                    epoch: version ^ 0x5555,
                 })
             },
         )
@@ -195,7 +201,7 @@ mod tests {
         let line = "{\"protocol\":\"tcp\",\"src\":\"198.51.100.7\",\"sport\":9,\"dst\":\"192.0.2.1\",\
             \"dport\":80,\
             \"member\":\"a\",\"state\":\"fin\",\"idle\":1.5003,\"packets\":7,\"bytes\":700,\"version\":65535,\
-            \"young\":false,\"pinned\":true}\n";
+            \"young\":false,\"pinned\":true,\"imported\":false,\"epoch\":3}\n";
         assert!(agrees(line.as_bytes()));
         for (from, to) in [
             ("\"sport\":9", "\"sport\":0"),

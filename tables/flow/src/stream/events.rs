@@ -2,12 +2,12 @@
 //!
 //! It has the items of the format of flows, and kinds of its own. A stream has no end: it may be read item by
 //! item as it comes, see [`EventReader::continue_with`].
+use super::fields::Fields;
 use super::flows::{
-    AnyKey, Fields, MEMBER, NamedMembers, StreamError, StreamFlow, skip_header, split_body, write_addresses,
-    write_body, write_flow, write_header_of, write_member,
+    AnyKey, MEMBER, NamedMembers, StreamError, StreamFlow, skip_header, split_body, write_body, write_flow,
+    write_header_of, write_key, write_member,
 };
 use crate::EndReason;
-use artery_wire::IpProtocol;
 
 /// The first bytes of a stream of events.
 const MAGIC: [u8; 4] = *b"ARTE";
@@ -35,9 +35,21 @@ pub enum EventItem<'a> {
     },
     /// A flow is an exception, and as it says.
     Exists(ExceptionKind, StreamFlow),
-    /// A flow has ceased to be an exception: it has ended for this reason, or its member is the computed one
-    /// again, or is gone.
-    Ended(AnyKey, Option<EndReason>),
+    /// A flow has ceased to be an exception.
+    Ended(ExceptionEnd),
+}
+
+/// A flow has ceased to be an exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExceptionEnd {
+    /// Addresses, ports and protocol of the flow.
+    pub key: AnyKey,
+    /// Why it ended; None if its member is the computed one again, or is gone.
+    pub reason: Option<EndReason>,
+    /// Whether it was known from an import only.
+    pub is_imported: bool,
+    /// Its takeover epoch.
+    pub epoch: u16,
 }
 
 /// Why clients read of an exception now.
@@ -78,14 +90,12 @@ pub fn write_event(item: &EventItem<'_>, into: &mut Vec<u8>) {
             into.push(*what as u8);
             write_flow(flow, into);
         }),
-        EventItem::Ended(key, reason) => write_body(into, |into| {
-            let [(from, sport), (to, dport)] = key.endpoints();
+        EventItem::Ended(ExceptionEnd { key, reason, is_imported, epoch }) => write_body(into, |into| {
             into.push(if key.is_ipv4() { ENDED4 } else { ENDED6 });
             into.push(reason_number(*reason));
-            into.push(key.protocol().0);
-            into.extend(sport.to_be_bytes());
-            into.extend(dport.to_be_bytes());
-            write_addresses([from, to], into);
+            write_key(key, into);
+            into.push(u8::from(*is_imported));
+            into.extend(epoch.to_be_bytes());
         }),
     }
 }
@@ -164,17 +174,22 @@ impl<'a> EventReader<'a> {
 }
 
 fn parse_end<'a>(mut fields: Fields<'a>, is_ipv4: bool) -> Result<EventItem<'a>, StreamError> {
-    let (reason, protocol) = (fields.u8()?, IpProtocol(fields.u8()?));
-    let (sport, dport) = (fields.u16()?, fields.u16()?);
-    let (from, to) = (fields.address(is_ipv4)?, fields.address(is_ipv4)?);
+    let reason = fields.u8()?;
     let known = REASONS.get(usize::from(reason)).ok_or(StreamError::Event(reason))?;
-    Ok(EventItem::Ended(AnyKey::new([(from, sport), (to, dport)], protocol)?, *known))
+    let key = fields.key(is_ipv4)?;
+    // Not in records of earlier versions.
+    let (is_imported, epoch) = match fields.0.is_empty() {
+        true => (false, 0),
+        false => (fields.u8()? & 1 != 0, fields.u16()?),
+    };
+    Ok(EventItem::Ended(ExceptionEnd { key, reason: *known, is_imported, epoch }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Answer, FlowRecord, FlowState};
+    use artery_wire::IpProtocol;
     use proptest::prelude::*;
     use std::time::Duration;
 
@@ -196,6 +211,8 @@ mod tests {
             version: n,
             is_young: n.is_multiple_of(3),
             is_pinned: n.is_multiple_of(5),
+            is_imported: n.is_multiple_of(2),
+            epoch: n << 9,
         }
     }
     fn items() -> Vec<EventItem<'static>> {
@@ -206,7 +223,10 @@ mod tests {
         ];
         items.extend((0..4).map(|n| EventItem::Exists(ExceptionKind::ALL[usize::from(n)], flow(n))));
         items.push(EventItem::Position { worker: 0, seq: 7, has_lost: false });
-        items.extend((0..4).map(|n| EventItem::Ended(key(n), REASONS[usize::from(n)])));
+        items.extend((0..4).map(|n| {
+            let reason = REASONS[usize::from(n)];
+            EventItem::Ended(ExceptionEnd { key: key(n), reason, is_imported: n > 1, epoch: n })
+        }));
         items
     }
     fn stream(items: &[EventItem<'_>]) -> Vec<u8> {
@@ -244,7 +264,7 @@ mod tests {
         assert_eq!(ends.len(), items.len() + 1);
         // Of IPv4; those of IPv6 are 24 bytes longer.
         let size = |item| stream(&[item]).len() - stream(&[]).len();
-        assert_eq!((size(EventItem::Exists(ExceptionKind::Insert, flow(0))), size(items[8])), (43, 17));
+        assert_eq!((size(EventItem::Exists(ExceptionKind::Insert, flow(0))), size(items[8])), (45, 20));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //!
 //! A stream is a header, any number of items, and an end with the number of flows, so a truncated stream is
 //! detected. An item begins with its length, so that a reader can skip unknown kinds.
+use super::fields::Fields;
 use crate::balance::Member;
 use crate::{Answer, Flow4, Flow6, FlowKey, FlowRecord, FlowState};
 use artery_wire::IpProtocol;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The first bytes of a stream.
@@ -22,9 +23,15 @@ pub(super) const MEMBER: u8 = 1;
 const FLOW4: u8 = 2;
 const FLOW6: u8 = 3;
 const END: u8 = 4;
+const OWNER: u8 = 5;
+const ENDED4: u8 = 6;
+const ENDED6: u8 = 7;
+/// Most bytes of an owner's name.
+const LONGEST_OWNER: usize = 100;
 /// Bits of a flow's flags.
 const YOUNG: u8 = 1;
 const PINNED: u8 = 2;
+const IMPORTED: u8 = 4;
 /// Ticks that idle times are counted in, as micros.
 const TICK_MICROS: u64 = 100;
 
@@ -89,8 +96,9 @@ pub type StreamFlow = FlowRecord<AnyKey>;
 
 /// The same record of another key.
 pub fn with_key<K, L>(record: FlowRecord<K>, key: L, answer: Answer) -> FlowRecord<L> {
-    let FlowRecord { state, idle, packets, bytes, version, is_young, is_pinned, .. } = record;
-    FlowRecord { key, answer, state, idle, packets, bytes, version, is_young, is_pinned }
+    let FlowRecord { state, idle, packets, bytes, version, .. } = record;
+    let FlowRecord { is_young, is_pinned, is_imported, epoch, .. } = record;
+    FlowRecord { key, answer, state, idle, packets, bytes, version, is_young, is_pinned, is_imported, epoch }
 }
 
 /// What a stream consists of.
@@ -100,6 +108,10 @@ pub enum StreamItem<'a> {
     Member(u16, &'a str),
     /// A flow record; its action is the stream's number of the member.
     Flow(StreamFlow),
+    /// From here on flows are this machine's; none if the name is empty.
+    Owner(&'a str),
+    /// A flow has ended at the owner, which had it in this takeover epoch.
+    Ended(AnyKey, u16),
     /// The end of the stream, with the number of flows before it.
     End(u64),
 }
@@ -136,6 +148,9 @@ pub enum StreamError {
     /// No member can be called so.
     #[error("no name of a member: letters, digits, '.', '-' and '_', at most 64")]
     Name,
+    /// No owner can be called so.
+    #[error("no name of an owner: at most {LONGEST_OWNER} letters, digits and signs")]
+    Owner,
     /// A flow belongs to a member that was not named.
     #[error("its member, number {0}, was not named before")]
     Unnamed(u16),
@@ -189,6 +204,16 @@ pub fn write_item(item: &StreamItem<'_>, into: &mut Vec<u8>) {
                 write_flow(flow, into);
             });
         }
+        StreamItem::Owner(name) => write_body(into, |into| {
+            into.push(OWNER);
+            into.push(name.len() as u8);
+            into.extend(name.as_bytes());
+        }),
+        StreamItem::Ended(key, epoch) => write_body(into, |into| {
+            into.push(if key.is_ipv4() { ENDED4 } else { ENDED6 });
+            into.extend(epoch.to_be_bytes());
+            write_key(key, into);
+        }),
         StreamItem::End(flows) => write_body(into, |into| {
             into.push(END);
             into.extend(flows.to_be_bytes());
@@ -220,7 +245,8 @@ pub(super) fn write_member(number: u16, name: &str, into: &mut Vec<u8>) {
 #[inline]
 pub(super) fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
     let [(from, sport), (to, dport)] = flow.key.endpoints();
-    let flags = if flow.is_young { YOUNG } else { 0 } | if flow.is_pinned { PINNED } else { 0 };
+    let bit = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+    let flags = bit(flow.is_young, YOUNG) | bit(flow.is_pinned, PINNED) | bit(flow.is_imported, IMPORTED);
     let idle = (flow.idle.as_micros() as u64 / TICK_MICROS).min(u32::MAX.into()) as u32;
     let mut fixed = [0; FIXED];
     fixed[..3].copy_from_slice(&[flow.key.protocol().0, flow.state as u8, flags]);
@@ -233,11 +259,21 @@ pub(super) fn write_flow(flow: &StreamFlow, into: &mut Vec<u8>) {
     fixed[23..].copy_from_slice(&flow.bytes.to_be_bytes());
     into.extend_from_slice(&fixed);
     write_addresses([from, to], into);
+    into.extend(flow.epoch.to_be_bytes());
+}
+
+/// Appends protocol, ports and addresses of a flow.
+pub(super) fn write_key(key: &AnyKey, into: &mut Vec<u8>) {
+    let [(from, sport), (to, dport)] = key.endpoints();
+    into.push(key.protocol().0);
+    into.extend(sport.to_be_bytes());
+    into.extend(dport.to_be_bytes());
+    write_addresses([from, to], into);
 }
 
 /// Appends the source and the destination, 4 or 16 bytes each.
 #[inline]
-pub(super) fn write_addresses(addresses: [IpAddr; 2], into: &mut Vec<u8>) {
+fn write_addresses(addresses: [IpAddr; 2], into: &mut Vec<u8>) {
     for address in addresses {
         match address {
             IpAddr::V4(address) => into.extend_from_slice(&address.octets()),
@@ -317,6 +353,11 @@ impl<'a> StreamReader<'a> {
                 StreamItem::Flow(flow)
             }
             END => self.parse_end(fields.u64()?)?,
+            OWNER => StreamItem::Owner(parse_owner(fields)?),
+            kind @ (ENDED4 | ENDED6) => {
+                let epoch = fields.u16()?;
+                StreamItem::Ended(fields.key(kind == ENDED4)?, epoch)
+            }
             _ => return Ok(None),
         }))
     }
@@ -328,6 +369,13 @@ impl<'a> StreamReader<'a> {
         self.has_ended = true;
         Ok(StreamItem::End(said))
     }
+}
+
+fn parse_owner(mut fields: Fields<'_>) -> Result<&str, StreamError> {
+    let len = usize::from(fields.u8()?);
+    let name = fields.0.get(..len).ok_or(StreamError::TooShort)?;
+    let is_name = len <= LONGEST_OWNER && name.iter().all(u8::is_ascii_graphic);
+    std::str::from_utf8(name).ok().filter(|_| is_name).ok_or(StreamError::Owner)
 }
 
 /// The items of a stream with a header.
@@ -386,6 +434,8 @@ impl NamedMembers {
         let (sport, dport) = (fields.u16()?, fields.u16()?);
         let (packets, bytes) = (fields.u64()?, fields.u64()?);
         let (from, to) = (fields.address(is_ipv4)?, fields.address(is_ipv4)?);
+        // Not in records of earlier versions, which don't know takeovers.
+        let epoch = if fields.0.is_empty() { 0 } else { fields.u16()? };
         let known = FlowState::ALL.get(usize::from(state)).filter(|state| is_valid_state(**state, protocol));
         let key = AnyKey::new([(from, sport), (to, dport)], protocol)?;
         let state = *known.ok_or(StreamError::State(state))?;
@@ -403,37 +453,8 @@ impl NamedMembers {
             version,
             is_young: flags & YOUNG != 0,
             is_pinned: flags & PINNED != 0,
-        })
-    }
-}
-
-/// The fields of an item, in their order. Bytes after them belong to later versions.
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
-
-impl Fields<'_> {
-    #[inline]
-    fn read_bytes<const N: usize>(&mut self) -> Result<[u8; N], StreamError> {
-        let (field, rest) = self.0.split_first_chunk().ok_or(StreamError::TooShort)?;
-        self.0 = rest;
-        Ok(*field)
-    }
-    pub(super) fn u8(&mut self) -> Result<u8, StreamError> {
-        self.read_bytes().map(u8::from_be_bytes)
-    }
-    pub(super) fn u16(&mut self) -> Result<u16, StreamError> {
-        self.read_bytes().map(u16::from_be_bytes)
-    }
-    fn u32(&mut self) -> Result<u32, StreamError> {
-        self.read_bytes().map(u32::from_be_bytes)
-    }
-    pub(super) fn u64(&mut self) -> Result<u64, StreamError> {
-        self.read_bytes().map(u64::from_be_bytes)
-    }
-    #[inline]
-    pub(super) fn address(&mut self, is_ipv4: bool) -> Result<IpAddr, StreamError> {
-        Ok(match is_ipv4 {
-            true => Ipv4Addr::from(self.read_bytes::<4>()?).into(),
-            false => Ipv6Addr::from(self.read_bytes::<16>()?).into(),
+            is_imported: flags & IMPORTED != 0,
+            epoch,
         })
     }
 }
@@ -458,6 +479,8 @@ mod tests {
             version: n,
             is_young: n.is_multiple_of(5),
             is_pinned: n.is_multiple_of(7),
+            is_imported: n.is_multiple_of(2),
+            epoch: n.wrapping_mul(1000),
         }
     }
     fn items(count: u16) -> Vec<StreamItem<'static>> {

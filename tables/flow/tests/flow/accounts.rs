@@ -1,6 +1,6 @@
 //! What of flows is reported, in periods, where accounts are kept.
 use super::rig::*;
-use artery_flow::{Flow6, FlowCursor, FlowPeriod, FlowTable, Imported, Tick};
+use artery_flow::{Flow6, FlowCursor, FlowPeriod, FlowTable, Imported, RecordSource, Tick};
 use artery_storage::Pages;
 use artery_wire::IpProtocol;
 use std::time::Duration;
@@ -54,7 +54,9 @@ fn what_came_from_elsewhere_is_reported_there_and_an_account_goes_on_in_another_
     let id = ours.insert(&key(1), answer(1), &SYN, at(5)).unwrap();
     (6..9).for_each(|time| assert!(ours.touch_flow(id, &ACK, at(time)).is_some()));
     let record = ours.get(id).unwrap().full_record(at(9));
-    let Ok(Imported::New(other)) = theirs.import_record(&record, at(9)) else { panic!("a new flow") };
+    let Ok(Imported::New(other)) = theirs.import_record(&record, RecordSource::default(), at(9)) else {
+        panic!("a new flow")
+    };
     assert_eq!(theirs.unreported(other).map(|period| period.packets), Some(0));
     theirs.continue_account(other, ours.unreported(id).unwrap());
     let FlowPeriod { start, packets, .. } = theirs.unreported(other).unwrap();

@@ -2,6 +2,7 @@
 //! grows and shrinks.
 
 mod accounts;
+mod copies;
 mod floods;
 mod keys;
 mod model;

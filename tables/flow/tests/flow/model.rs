@@ -2,7 +2,7 @@
 use super::rig::*;
 use artery_flow::{
     Flow4, Flow6, FlowId, FlowLimits, FlowRecord, FlowState, FlowTable, Full, IdleTimes, Imported,
-    PacketInfo, Tick,
+    PacketInfo, RecordSource, Tick,
 };
 use artery_wire::{IpProtocol, TcpFlags};
 use proptest::prelude::*;
@@ -278,7 +278,19 @@ fn record(n: u32, version: u16, is_young: bool) -> FlowRecord<u32> {
     };
     let (packets, bytes) = if is_young { (1, 40) } else { (5, 500) };
     let idle = Duration::ZERO;
-    FlowRecord { key: n, answer: answer(n), state, idle, packets, bytes, version, is_young, is_pinned: false }
+    FlowRecord {
+        key: n,
+        answer: answer(n),
+        state,
+        idle,
+        packets,
+        bytes,
+        version,
+        is_young,
+        is_pinned: false,
+        is_imported: false,
+        epoch: 0,
+    }
 }
 
 struct Pair<K> {
@@ -383,8 +395,10 @@ impl<K: Numbered> Pair<K> {
             version: record.version,
             is_young: record.is_young,
             is_pinned: record.is_pinned,
+            is_imported: false,
+            epoch: 0,
         };
-        let imported = self.table.import_record(&own, self.tick());
+        let imported = self.table.import_record(&own, RecordSource::default(), self.tick());
         match (imported, self.model.import(record, self.now)) {
             (Ok(Imported::New(id)), Outcome::New) => self.model.insert_imported(record, id, self.now),
             (Ok(Imported::Newer(id)), Outcome::Newer(own))

@@ -1,6 +1,8 @@
 //! Walks over a table that changes meanwhile, and records that go and come.
 use super::rig::*;
-use artery_flow::{EndReason, Flow4, Flow6, FlowCursor, FlowRecord, FlowState, FlowTable, Imported};
+use artery_flow::{
+    EndReason, Flow4, Flow6, FlowCursor, FlowRecord, FlowState, FlowTable, Imported, RecordSource,
+};
 use artery_wire::IpProtocol;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -46,7 +48,7 @@ fn a_table_goes_into_another_and_comes_out_the_same() {
     assert_eq!((records.len(), records[1].idle), (1000, Duration::from_secs(27)));
     // Another machine's clock begins elsewhere.
     records.iter().for_each(|record| {
-        assert!(matches!(theirs.import_record(record, at(500_000)), Ok(Imported::New(_))))
+        assert!(matches!(theirs.restore_record(record, at(500_000)), Ok(Imported::New(_))))
     });
     let sorted = |mut records: Vec<_>| {
         records.sort_by_key(|record: &FlowRecord<Flow6>| record.key);
@@ -68,12 +70,12 @@ fn a_record_changes_only_what_is_known_from_older_records() {
     ours.touch_flow(id, &FIN, at(0)).unwrap();
     ours.update_answer(id, answer(9));
     let second = ours.get(id).unwrap().full_record(at(0));
-    let Ok(Imported::New(there)) = theirs.import_record(&first, at(7)) else {
+    let Ok(Imported::New(there)) = theirs.import_record(&first, RecordSource::default(), at(7)) else {
         panic!("the flow is new there")
     };
-    assert_eq!(theirs.import_record(&first, at(7)), Ok(Imported::Known(there)));
-    assert_eq!(theirs.import_record(&second, at(7)), Ok(Imported::Newer(there)));
-    assert_eq!(theirs.import_record(&first, at(7)), Ok(Imported::Known(there)));
+    assert_eq!(theirs.import_record(&first, RecordSource::default(), at(7)), Ok(Imported::Known(there)));
+    assert_eq!(theirs.import_record(&second, RecordSource::default(), at(7)), Ok(Imported::Newer(there)));
+    assert_eq!(theirs.import_record(&first, RecordSource::default(), at(7)), Ok(Imported::Known(there)));
     let view = theirs.get(there).unwrap();
     assert_eq!((view.answer(), view.state(), view.is_imported()), (answer(9), FlowState::Fin, true));
     let mut third = second;
@@ -81,7 +83,7 @@ fn a_record_changes_only_what_is_known_from_older_records() {
     third.answer = answer(4);
     theirs.touch_flow(there, &ACK, at(8)).unwrap();
     assert!(!theirs.get(there).unwrap().is_imported());
-    assert_eq!(theirs.import_record(&third, at(8)), Ok(Imported::Known(there)));
+    assert_eq!(theirs.import_record(&third, RecordSource::default(), at(8)), Ok(Imported::Known(there)));
     assert_eq!(theirs.get(there).unwrap().answer(), answer(9));
     assert_eq!(theirs.stats().imported, 1);
 }
@@ -90,19 +92,21 @@ fn a_record_changes_only_what_is_known_from_older_records() {
 fn a_record_of_the_same_version_says_how_long_its_flow_is_idle_until_a_packet_is_seen() {
     let mut table = table::<Flow4>(10, 10);
     let idle = |seconds| FlowRecord { idle: Duration::from_secs(seconds), ..record(1) };
-    let Ok(Imported::New(id)) = table.import_record(&idle(20), at(100)) else { panic!("it is new") };
+    let Ok(Imported::New(id)) = table.import_record(&idle(20), RecordSource::default(), at(100)) else {
+        panic!("it is new")
+    };
     let seconds = |table: &FlowTable<Flow4>, now| table.get(id).unwrap().idle_time(at(now)).as_secs();
     assert_eq!(seconds(&table, 100), 20);
-    assert_eq!(table.import_record(&idle(5), at(110)), Ok(Imported::Known(id)));
+    assert_eq!(table.import_record(&idle(5), RecordSource::default(), at(110)), Ok(Imported::Known(id)));
     assert_eq!(seconds(&table, 110), 5);
     // Neither an older record, nor one of another version.
     let older = FlowRecord { version: record(1).version.wrapping_sub(1), ..idle(0) };
     for record in [idle(30), older] {
-        assert_eq!(table.import_record(&record, at(110)), Ok(Imported::Known(id)));
+        assert_eq!(table.import_record(&record, RecordSource::default(), at(110)), Ok(Imported::Known(id)));
         assert_eq!(seconds(&table, 110), 5);
     }
     table.touch_flow(id, &ACK, at(111)).unwrap();
-    assert_eq!(table.import_record(&idle(0), at(120)), Ok(Imported::Known(id)));
+    assert_eq!(table.import_record(&idle(0), RecordSource::default(), at(120)), Ok(Imported::Known(id)));
     assert_eq!(seconds(&table, 120), 9);
 }
 
@@ -119,13 +123,16 @@ fn in_a_full_table_records_displace_the_oldest_record_and_no_flow_that_packets_w
     let has = |table: &mut FlowTable<Flow4>, n: u32| table.find(&tcp(n)).is_some();
     (10..12).for_each(|n| assert!(establish(&mut table, n, at(0)).is_ok()));
     table.insert(&tcp(20), answer(20), &SYN, at(0)).unwrap();
-    (1..4).for_each(|n| assert!(table.import_record(&record(n), at(0)).is_ok()));
+    (1..4).for_each(|n| assert!(table.import_record(&record(n), RecordSource::default(), at(0)).is_ok()));
     let seen = table.find(&tcp(1)).unwrap();
     table.touch_flow(seen, &ACK, at(0)).unwrap();
     // 1 is used here: 2 is the oldest, then 3, then those that displaced them.
     table.report_ends(10);
     for (n, gone) in [(4, 2), (5, 3), (6, 4)] {
-        assert!(matches!(table.import_record(&record(n), at(0)), Ok(Imported::New(_))));
+        assert!(matches!(
+            table.import_record(&record(n), RecordSource::default(), at(0)),
+            Ok(Imported::New(_))
+        ));
         let ends: Vec<_> = table.drain_ends().map(|end| (end.key, end.reason)).collect();
         assert_eq!(ends, [(tcp(gone), EndReason::Displaced)]);
     }
@@ -136,14 +143,14 @@ fn in_a_full_table_records_displace_the_oldest_record_and_no_flow_that_packets_w
     table.touch_flow(five, &ACK, at(0)).unwrap();
     let six = table.find(&tcp(6)).unwrap();
     table.pin_flow(six, true);
-    assert!(table.import_record(&record(7), at(0)).is_err());
+    assert!(table.import_record(&record(7), RecordSource::default(), at(0)).is_err());
     assert!([10, 11, 20, 1, 5, 6].into_iter().all(|n| has(&mut table, n)));
 }
 
 #[test]
 fn in_a_full_table_of_records_flows_that_come_displace_attempts_first_and_then_the_oldest_record() {
     let mut table = table::<Flow4>(4, 4);
-    (1..5).for_each(|n| assert!(table.import_record(&record(n), at(0)).is_ok()));
+    (1..5).for_each(|n| assert!(table.import_record(&record(n), RecordSource::default(), at(0)).is_ok()));
     // Attempts take the place of one record, whatever their number.
     (10..30).for_each(|n| attempt(&mut table, n, at(0)));
     assert!((2..5).all(|n| table.find(&tcp(n)).is_some()) && table.find(&tcp(1)).is_none());
@@ -162,8 +169,8 @@ fn attempts_from_elsewhere_are_no_more_than_there_may_be_and_displace_none_of_he
     let mut table = table::<Flow4>(100, 3);
     table.insert(&tcp(1), answer(1), &SYN, at(0)).unwrap();
     let young = |n| FlowRecord { is_young: true, state: FlowState::Opening, ..record(n) };
-    assert!((10..12).all(|n| table.import_record(&young(n), at(0)).is_ok()));
-    assert!((12..20).all(|n| table.import_record(&young(n), at(0)).is_err()));
+    assert!((10..12).all(|n| table.import_record(&young(n), RecordSource::default(), at(0)).is_ok()));
+    assert!((12..20).all(|n| table.import_record(&young(n), RecordSource::default(), at(0)).is_err()));
     assert!(table.find(&tcp(1)).is_some());
     assert_eq!((table.stats().young, table.len()), (3, 3));
 }
@@ -212,15 +219,18 @@ fn ends_are_told_in_order_while_there_is_room() {
 fn flows_that_came_pinned_make_room_once_they_are_pinned_no_more() {
     let mut table = table::<Flow4>(3, 3);
     let pinned = |n| FlowRecord { is_pinned: true, ..record(n) };
-    (1..4).for_each(|n| assert!(table.import_record(&pinned(n), at(0)).is_ok()));
-    assert!(table.import_record(&record(4), at(0)).is_err());
+    (1..4).for_each(|n| assert!(table.import_record(&pinned(n), RecordSource::default(), at(0)).is_ok()));
+    assert!(table.import_record(&record(4), RecordSource::default(), at(0)).is_err());
     // By hand, and by a newer record.
     let two = table.find(&tcp(2)).unwrap();
     assert!(table.pin_flow(two, false));
     let newer = FlowRecord { version: record(3).version.wrapping_add(1), ..record(3) };
-    assert!(matches!(table.import_record(&newer, at(0)), Ok(Imported::Newer(_))));
+    assert!(matches!(table.import_record(&newer, RecordSource::default(), at(0)), Ok(Imported::Newer(_))));
     for (n, gone) in [(4, 2), (5, 3)] {
-        assert!(matches!(table.import_record(&record(n), at(0)), Ok(Imported::New(_))));
+        assert!(matches!(
+            table.import_record(&record(n), RecordSource::default(), at(0)),
+            Ok(Imported::New(_))
+        ));
         assert!(table.find(&tcp(gone)).is_none(), "{gone}");
     }
     assert!(table.find(&tcp(1)).is_some());
@@ -240,12 +250,16 @@ fn a_mark_stays_with_its_flow_whatever_becomes_of_it_and_the_next_in_its_place_h
         version,
         is_young: false,
         is_pinned: false,
+        is_imported: false,
+        epoch: 0,
     };
-    let Ok(Imported::New(id)) = table.import_record(&record(1), at(0)) else { panic!("it is new") };
+    let Ok(Imported::New(id)) = table.import_record(&record(1), RecordSource::default(), at(0)) else {
+        panic!("it is new")
+    };
     let is_marked = |table: &FlowTable<Flow4>| table.get(id).unwrap().is_marked();
     assert!(!is_marked(&table));
     table.mark_flow(id, true);
-    assert_eq!(table.import_record(&record(2), at(1)), Ok(Imported::Newer(id)));
+    assert_eq!(table.import_record(&record(2), RecordSource::default(), at(1)), Ok(Imported::Newer(id)));
     assert!(is_marked(&table) && table.get(id).unwrap().is_imported());
     for sight in [ACK, FIN, RST] {
         table.touch_flow(id, &sight, at(2)).unwrap();
