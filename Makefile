@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 .PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
     loom publish-check miri sanitize fuzz soak examples pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
-    cargo-generate-rpm fleet fleet-trial
+    cargo-generate-rpm fleet fleet-demo fleet-trial
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
@@ -174,6 +174,11 @@ fleet: ## Builds artery-fleet, which mirrors exceptions of flows between machine
 	$(CARGO) build --locked -p artery
 	$(CARGO) test --locked --manifest-path fleet/Cargo.toml -p artery-fleet
 	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml -p artery-fleet
+
+fleet-demo: ## Shows three balancers, one of which dies and comes back, with and without artery-fleet (docs/fleet.md), as root.
+	$(CARGO) build --release --locked -p artery
+	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml -p artery-fleet -p artery-fleet-demo
+	ulimit -n $$(ulimit -Hn) && fleet/target/release/artery-fleet-demo $(ARGUMENTS)
 
 fleet-trial: ## Measures engines for a fleet's state, as root; ARGUMENTS='--subject zenoh' is a part of it (docs/decisions/0042).
 	@scripts/setup fleet
