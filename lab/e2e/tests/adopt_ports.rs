@@ -295,12 +295,13 @@ fn captures_of_ports_that_are_not_adopted_are_refused_and_all_is_told_as_json() 
 }
 
 /// Kinds of ports: the interface with addresses, and the interfaces to adopt. One is never adopted.
-const KINDS: [(&str, &[&str]); 6] = [
+const KINDS: [(&str, &[&str]); 7] = [
     ("veth0", &["veth0"]),
     ("veth1", &["veth1"]),
     ("trunk.10", &["trunk", "trunk.10"]),
     ("bridge0", &["bridge0"]),
     ("macvlan0", &["macvlan0"]),
+    ("vxlan0", &["under", "vxlan0"]),
     ("other", &[]),
 ];
 
@@ -322,9 +323,15 @@ fn with_all_kinds(label: &str, body: impl FnOnce(&Host, &[Behind]) -> Result<()>
         if !has_vlans {
             println!("skipped: this kernel has no VLANs (8021q)");
         }
+        let tunnel =
+            r.command(["ip", "link", "add", "try-vxlan", "type", "vxlan", "id", "9", "dstport", "4790"]);
+        let has_vxlan = tunnel.output()?.succeeded();
+        if !has_vxlan {
+            println!("skipped: this kernel has no VXLAN");
+        }
         let mut behind = Vec::new();
         for (number, (port, adopted)) in (1..).zip(KINDS) {
-            if port == "trunk.10" && !has_vlans {
+            if port == "trunk.10" && !has_vlans || port == "vxlan0" && !has_vxlan {
                 continue;
             }
             let host = rig.host(&format!("h{number}"))?;
@@ -335,6 +342,7 @@ fn with_all_kinds(label: &str, body: impl FnOnce(&Host, &[Behind]) -> Result<()>
                 "trunk.10" => ("trunk", "eth0.10"),
                 "bridge0" => ("member", "eth0"),
                 "macvlan0" => ("below", "eth0"),
+                "vxlan0" => ("under", "vxlan0"),
                 port => (port, "eth0"),
             };
             rig.link(host, "eth0", &r, wire)?;
@@ -356,6 +364,17 @@ fn with_all_kinds(label: &str, body: impl FnOnce(&Host, &[Behind]) -> Result<()>
                         "ip", "link", "add", "link", wire, "name", port, "type", "macvlan", "mode", "bridge",
                     ])?;
                 }
+                "vxlan0" => {
+                    r.address(wire, "192.0.2.1/24")?;
+                    host.address("eth0", "192.0.2.2/24")?;
+                    for (end, below, remote) in [(&r, wire, "192.0.2.2"), (host, "eth0", "192.0.2.1")] {
+                        end.run([
+                            "ip", "link", "add", port, "type", "vxlan", "id", "5", "remote", remote,
+                            "dstport", "4789", "dev", below,
+                        ])?;
+                    }
+                    host.up(at_host)?;
+                }
                 _ => {}
             }
             r.up(port)?;
@@ -375,8 +394,8 @@ fn no_frame_is_lost_between_ports_of_any_two_kinds_whatever_the_path() {
     with_all_kinds("adopt-kinds", |r, behind| {
         for path in [None, Some("tc"), Some("xdp"), Some("xdp-generic")] {
             let options = path.map_or_else(Vec::new, |path| vec!["--path", path]);
-            // Neither runs programs of XDP itself.
-            let is_virtual = |port: &&str| ["bridge0", "macvlan0"].contains(port);
+            // None of them runs programs of XDP itself.
+            let is_virtual = |port: &&str| ["bridge0", "macvlan0", "vxlan0"].contains(port);
             let ports = behind.iter().flat_map(|behind| behind.adopted.iter().copied());
             let ports = ports.filter(|port| path != Some("xdp") || !is_virtual(port));
             let mut adopted = Running::adopt_ports(r, &options.into_iter().chain(ports).collect::<Vec<_>>())?;
