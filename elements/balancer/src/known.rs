@@ -262,7 +262,11 @@ impl<K: KeyFromParts> FamilyFlows<K> {
         for (record, found) in records.iter().zip(&self.found) {
             match record {
                 Incoming::Flow(record, owner) => {
-                    let old = found.and_then(|id| flows.get(id)).map(|known| known.answer().action);
+                    // A record before this one may have made, moved or ended the flow.
+                    let is_still =
+                        |id: &FlowId| flows.get(*id).is_some_and(|known| known.key() == record.key);
+                    let known = found.filter(is_still).or_else(|| flows.find(&record.key));
+                    let old = known.and_then(|id| flows.get(id)).map(|known| known.answer().action);
                     incoming.import_flow(flows, record, *owner, old);
                 }
                 Incoming::Ended(key, owner, epoch) => {

@@ -16,6 +16,12 @@ const LONGEST: usize = 100;
 pub(super) struct FlowOwners(HashMap<Box<str>, OwnerId>);
 
 impl FlowOwners {
+    /// The owner of a name, if flows of it were ever imported.
+    fn find(&self, name: &str) -> Result<Option<OwnerId>, HandlerError> {
+        check_name(name)?;
+        Ok(self.0.get(name).copied())
+    }
+
     /// The owner of a name; nobody if it is empty.
     pub(super) fn find_or_add(&mut self, name: &str) -> Result<OwnerId, HandlerError> {
         if name.is_empty() {
@@ -24,9 +30,7 @@ impl FlowOwners {
         if let Some(known) = self.0.get(name) {
             return Ok(*known);
         }
-        if name.len() > LONGEST || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(HandlerError::refused(format!("'{name}' is not a name of an owner of flows")));
-        }
+        check_name(name)?;
         // Copies of an owner without a number are treated like those from a file.
         let number = self.0.len() as u16 + 1;
         if number > MOST {
@@ -35,6 +39,13 @@ impl FlowOwners {
         self.0.insert(name.into(), OwnerId::new(number));
         Ok(OwnerId::new(number))
     }
+}
+
+fn check_name(name: &str) -> Result<(), HandlerError> {
+    if name.len() > LONGEST || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(HandlerError::refused(format!("'{name}' is not a name of an owner of flows")));
+    }
+    Ok(())
 }
 
 /// `OWNER SECONDS [CONFIRMED]`: an owner of copies lives for so many seconds more, and has ended the flows
@@ -49,10 +60,11 @@ pub(super) fn keep_copies(b: &mut FlowBalancer, text: &str, now: Duration) -> Re
     };
     let Some((name, Some(lease), Some(confirmed))) = parsed else {
         return Err(HandlerError::refused(format!(
-            "OWNER SECONDS [CONFIRMED] is wanted, with seconds up to {MOST_SECONDS}"
+            "'{text}' is not OWNER SECONDS [CONFIRMED], with seconds up to {MOST_SECONDS}"
         )));
     };
-    let owner = b.exchange.owners.find_or_add(name)?;
+    // An owner without copies has nothing to keep.
+    let Some(owner) = b.exchange.owners.find(name)? else { return Ok(()) };
     let until = Tick::from_time(now + Duration::from_secs(lease.into()));
     // The clock of a router begins anywhere, also at zero.
     let confirmed = Tick::from_time(now).earlier(Duration::from_secs(confirmed.into()));

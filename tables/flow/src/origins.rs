@@ -101,6 +101,11 @@ impl Origins {
         }
     }
 
+    /// Whether the owner of an entry is known to live.
+    pub(super) fn has_living_owner(&self, id: u32, now: Tick) -> bool {
+        matches!(self.copy_state(id, now), CopyState::Kept | CopyState::Gone)
+    }
+
     pub(super) fn copy_state(&self, id: u32, now: Tick) -> CopyState {
         let origin = self.get(id);
         let Some(lease) = self.leases.get(usize::from(origin.owner.0)).copied().flatten() else {

@@ -2,7 +2,7 @@
 //! come in.
 use super::entry::{self, IMPORTED, LIVE, MARKED, PINNED, SHARED, Status, YOUNG};
 use super::key::FlowKey;
-use super::origins::{Origin, OwnerId, RecordSource};
+use super::origins::{CopyState, Origin, OwnerId, RecordSource};
 use super::tick::Tick;
 use super::view::{FlowCursor, FlowId, FlowRecord, FlowView, Imported};
 use super::{FlowTable, Full};
@@ -87,7 +87,11 @@ impl<K: FlowKey> FlowTable<K> {
         now: Tick,
     ) -> Result<Imported, Full> {
         let hash = record.key.hash(&self.seed);
-        let status = status_of(record, now);
+        let mut status = status_of(record, now);
+        if source.owner != OwnerId::NONE {
+            // Whoever pins flows of another machine would have to unpin them, too.
+            status.flags &= !PINNED;
+        }
         let origin = Origin { owner: source.owner, epoch: record.epoch, confirmed: now };
         let Some(id) = self.find_hashed(&record.key, hash) else {
             let counts = [record.packets, record.bytes];
@@ -96,7 +100,7 @@ impl<K: FlowKey> FlowTable<K> {
             self.stats.imported += 1;
             return Ok(Imported::New(id));
         };
-        match self.merge_with(id, record, source) {
+        match self.merge_with(id, record, source, now) {
             Merge::Replace => {
                 self.replace_record(id, record, status);
                 self.origins.set(id.0, origin);
@@ -104,8 +108,10 @@ impl<K: FlowKey> FlowTable<K> {
             }
             Merge::Refresh => {
                 self.refresh_record(id, status);
-                // A file takes no copy from its owner.
-                if source.owner != OwnerId::NONE {
+                // Nobody takes a copy from an owner that lives, and a file from none.
+                let is_owner = self.origins.get(id.0).owner == source.owner;
+                let is_free = !self.origins.has_living_owner(id.0, now);
+                if is_owner || is_free && source.owner != OwnerId::NONE {
                     self.origins.set(id.0, origin);
                 }
             }
@@ -159,22 +165,34 @@ impl<K: FlowKey> FlowTable<K> {
         if is_shared { self.origins.get(id).epoch } else { 0 }
     }
 
-    fn merge_with(&self, FlowId(id): FlowId, record: &FlowRecord<K>, source: RecordSource) -> Merge {
+    fn merge_with(
+        &self,
+        FlowId(id): FlowId,
+        record: &FlowRecord<K>,
+        source: RecordSource,
+        now: Tick,
+    ) -> Merge {
         let line = self.entries.line(id);
         let status = entry::load_status(line);
         let takeover = serial_order(record.epoch, self.epoch(id));
+        let is_owned = source.owner != OwnerId::NONE;
         if !status.has_flags(IMPORTED) {
             // A file is no owner that sees packets.
-            let is_owned = source.owner != OwnerId::NONE;
             return if takeover > 0 && is_owned { Merge::Replace } else { Merge::Keep };
         }
         let is_owner = self.origins.get(id).owner == source.owner;
+        let is_orphaned = matches!(self.origins.copy_state(id, now), CopyState::Orphaned(_));
         let is_other_answer = entry::load_answer(line).action != record.answer.action;
         match (takeover, serial_order(record.version, status.version)) {
+            _ if !is_owned && self.origins.has_living_owner(id, now) => Merge::Keep,
             (1, _) | (0, 1) => Merge::Replace,
             (0, 0) if is_other_answer && source.wins_ties => Merge::Replace,
             (0, 0) if !is_other_answer || is_owner => Merge::Refresh,
-            (0, _) if is_owner => Merge::Confirm,
+            // The owner may have a new flow with the same addresses and ports: one that it does not confirm
+            // goes, and comes again.
+            (0, _) if is_owner && !is_other_answer => Merge::Confirm,
+            // Whoever lives knows better than what is left of an owner that does not.
+            _ if is_owned && !is_owner && is_orphaned => Merge::Replace,
             _ => Merge::Keep,
         }
     }

@@ -121,6 +121,54 @@ fn copies_that_a_living_owner_does_not_confirm_go_and_flows_with_packets_stay() 
 }
 
 #[test]
+fn a_new_flow_of_the_owner_with_the_same_addresses_and_ports_comes_once_the_copy_of_the_old_one_is_gone() {
+    let mut table = table::<Flow4>(10, 10);
+    table.import_record(&record(1, 1, 0, 5), A.source(), at(10)).unwrap();
+    // The end of the old one was lost.
+    let new = record(1, 2, 0, 1);
+    assert!(matches!(table.import_record(&new, A.source(), at(20)), Ok(Imported::Known(_))));
+    table.keep_copies(A.id(), at(30), at(19));
+    go_round(&mut table, at(21));
+    assert_eq!(member_of(&mut table, 1), None);
+    assert!(matches!(table.import_record(&new, A.source(), at(22)), Ok(Imported::New(_))));
+}
+
+#[test]
+fn what_a_dead_owner_left_gives_way_to_any_machine_and_what_a_living_one_has_to_none() {
+    let mut table = table::<Flow4>(10, 10);
+    for n in 1..=2 {
+        table.import_record(&record(n, 1, 3, 5), A.source(), at(10)).unwrap();
+    }
+    table.keep_copies(A.id(), at(20), at(0));
+    let (same, older) = (record(1, 1, 3, 5), record(2, 2, 0, 1));
+    assert!(matches!(table.import_record(&same, B.source(), at(15)), Ok(Imported::Known(_))));
+    assert!(matches!(table.import_record(&older, B.source(), at(15)), Ok(Imported::Known(_))));
+    assert!(!table.remove_copy(&tcp(1), B.id(), 3), "the living owner has it");
+    assert!(matches!(table.import_record(&same, B.source(), at(25)), Ok(Imported::Known(_))));
+    assert!(matches!(table.import_record(&older, B.source(), at(25)), Ok(Imported::Newer(_))));
+    assert_eq!(member_of(&mut table, 2), Some((2, 0, true)));
+    assert!(table.remove_copy(&tcp(1), B.id(), 3) && table.remove_copy(&tcp(2), B.id(), 0));
+}
+
+#[test]
+fn a_file_changes_no_copy_of_a_living_owner_and_no_owner_pins_flows_elsewhere() {
+    let mut table = table::<Flow4>(10, 10);
+    let pinned = FlowRecord { is_pinned: true, ..record(1, 1, 0, 1) };
+    table.import_record(&pinned, A.source(), at(10)).unwrap();
+    let from_file = |table: &mut FlowTable<Flow4>, second| {
+        table.import_record(&record(1, 2, 0, 9), RecordSource::default(), at(second)).unwrap();
+        member_of(table, 1).unwrap().0
+    };
+    table.keep_copies(A.id(), at(20), at(0));
+    assert_eq!((from_file(&mut table, 15), from_file(&mut table, 25)), (1, 2));
+    table.import_record(&pinned, A.source(), at(30)).unwrap();
+    table.import_record(&FlowRecord { key: tcp(2), ..pinned }, B.source(), at(30)).unwrap();
+    table.keep_copies(B.id(), at(40), at(35));
+    go_round(&mut table, at(36));
+    assert_eq!(member_of(&mut table, 2), None, "its owner has ended it");
+}
+
+#[test]
 fn a_restored_flow_is_a_copy_only_if_it_was_one_and_keeps_its_epoch() {
     let mut old = table::<Flow4>(10, 10);
     for n in 1..=2 {
