@@ -22,6 +22,7 @@ use crate::{Interface, sys};
 use artery_packet::{BIG_FRAME_HEADER, BIG_FRAME_MEMORY, Batch, Packet, Pool};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
@@ -87,10 +88,13 @@ impl FrameSlots {
         new
     }
 
-    /// Makes sockets for another queue's frames, as many as the system gives: frames without one are copied.
+    /// Makes sockets for another queue's frames, as many as the system gives, and a quarter of this process's
+    /// descriptors at most: frames without one are copied.
     fn make_spare(&self, interface: &str) {
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = MOST_FRAMES.min(usize::try_from(descriptors / 4).unwrap_or(MOST_FRAMES));
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = (spare.made + FRAMES_PER_QUEUE).min(MOST_FRAMES).min(self.slots.len());
+        let wanted = (spare.made + FRAMES_PER_QUEUE).min(most).min(self.slots.len());
         while spare.made < wanted {
             let Ok(socket) = packet_socket(interface, Buffer::Usual) else { return };
             if set_up(&socket).is_err() {
