@@ -230,8 +230,11 @@ impl HopTable {
     fn write_hop(&self, memory: &Memory, key: HopKey) {
         let HopKey { is_v6, neighbor } = key;
         let link = neighbor.0;
-        let (Some(entry), Some(mac)) = (self.entries.get(&key), self.macs.get(&neighbor)) else { return };
-        let Some(exit) = self.exits.get(&link) else { return };
+        let Some(entry) = self.entries.get(&key) else { return };
+        let Some(exit) = self.exits.get(&link) else {
+            return memory.withhold_hop(entry.at, Withheld::NotAdopted);
+        };
+        let Some(mac) = self.macs.get(&neighbor) else { return };
         if let Some(why) = self.withheld.get(&(is_v6, link)) {
             return memory.withhold_hop(entry.at, *why);
         }

@@ -216,16 +216,19 @@ pub enum Withheld {
     Policy,
     /// Its driver does not send what programs redirect to it.
     NoRedirect,
+    /// It is not adopted, or down.
+    NotAdopted,
 }
 
 impl Withheld {
-    pub(super) const ALL: [Withheld; 2] = [Withheld::Policy, Withheld::NoRedirect];
+    pub(super) const ALL: [Withheld; 3] = [Withheld::Policy, Withheld::NoRedirect, Withheld::NotAdopted];
 
     /// What the word [`HOP_READY`] of its hops says.
     pub(super) fn to_state(self) -> u32 {
         match self {
             Withheld::Policy => 2,
             Withheld::NoRedirect => 3,
+            Withheld::NotAdopted => 4,
         }
     }
 
@@ -238,6 +241,7 @@ impl Withheld {
         match self {
             Withheld::Policy => Reason::Policy,
             Withheld::NoRedirect => Reason::NoRedirect,
+            Withheld::NotAdopted => Reason::NotAdopted,
         }
     }
 }
@@ -302,11 +306,13 @@ pub enum Reason {
     /// It arrived at a member of a bridge whose forwarding database does not have its source there, or the
     /// member is not to forward.
     NotLearned,
+    /// The interface that it would leave by is not adopted, or down.
+    NotAdopted,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 25] = [
+    pub const ALL: [Reason; 26] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -332,6 +338,7 @@ impl Reason {
         Reason::Rule,
         Reason::Window,
         Reason::NotLearned,
+        Reason::NotAdopted,
     ];
 
     /// Its name, as metrics have it.
@@ -362,6 +369,7 @@ impl Reason {
             Reason::Rule => "rule",
             Reason::Window => "window",
             Reason::NotLearned => "not-learned",
+            Reason::NotAdopted => "not-adopted",
         }
     }
 
@@ -393,6 +401,7 @@ impl Reason {
             Reason::Rule => "of a connection that a rule stands in the way of",
             Reason::Window => "of a connection of TCP whose windows the kernel must follow",
             Reason::NotLearned => "its source is not known at that bridge member, or that forwards nothing",
+            Reason::NotAdopted => "would leave by an interface that is not adopted, or down",
         }
     }
 }
