@@ -124,7 +124,7 @@ impl Pool {
     }
     /// The memory of the big frame that a packet is in: [`BIG_FRAME_MEMORY`] bytes, starting on a page. The
     /// packet's frame starts [`BIG_FRAME_HEADER`] bytes behind that. It is mapped as long as the process
-    /// lives; what is behind the header belongs to whoever owns the packet.
+    /// lives; the bytes behind the header belong to the packet's owner.
     pub fn big_frame_memory(&self, packet: &Packet) -> Option<NonNull<[u8]>> {
         let index = self.big_frame_of(packet)? as usize;
         // SAFETY: packets of this class have an index below `count`, for which the region has memory.

@@ -22,7 +22,7 @@ impl FlowOwners {
         Ok(self.0.get(name).copied())
     }
 
-    /// The owner of a name; nobody if it is empty.
+    /// The owner of a name; `OwnerId::NONE` if it is empty.
     pub(super) fn find_or_add(&mut self, name: &str) -> Result<OwnerId, HandlerError> {
         if name.is_empty() {
             return Ok(OwnerId::NONE);

@@ -78,7 +78,7 @@ fn open_socket(from: u8) -> Result<TcpStream> {
     let address = |text: &str, port| text.parse().map(|ip| SocketAddr::from(SocketAddrV4::new(ip, port)));
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
     rustix::net::bind(&socket, &address(&client(from), 0)?)?;
-    // What is closed ends at once, at both ends.
+    // Connections close at once, at both ends.
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
     rustix::net::connect(&socket, &address(SERVICE, PORT)?).context("can't connect to the service")?;
     Ok(socket.into())

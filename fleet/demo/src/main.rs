@@ -20,10 +20,10 @@ use network::Network;
 /// Shows three balancers whose members change, and one of which dies and comes back.
 #[derive(Parser)]
 struct Options {
-    /// The router's program
+    /// The router program to run
     #[arg(long, default_value = "target/release/artery")]
     artery: PathBuf,
-    /// The program artery-fleet
+    /// The artery-fleet program to run
     #[arg(long, default_value = "fleet/target/release/artery-fleet")]
     fleet: PathBuf,
     /// Connections that are open all the time
@@ -68,7 +68,14 @@ fn main() -> Result<()> {
     print_table(&outcomes, options.connections);
     for (subject, outcome) in &outcomes {
         let resets = outcome.after_change + outcome.after_kill + outcome.after_return;
-        ensure!(!subject.is_mirrored || resets == 0, "{}: {resets} connections were reset", subject.name);
+        let (name, failed) = (subject.name, outcome.failed_short);
+        ensure!(outcome.exceptions > 0, "{name}: the change of members made no exceptions");
+        if subject.is_mirrored {
+            ensure!(resets == 0, "{name}: {resets} connections were reset");
+            ensure!(failed == 0, "{name}: {failed} short connections failed");
+        } else {
+            ensure!(outcome.after_kill > 0, "{name}: no connection went by the machine that was killed");
+        }
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ pub(crate) fn client(number: u8) -> String {
     format!("10.0.0.{}", 100 + number)
 }
 
-/// A server's address.
+/// The address of a server, by its number.
 pub(crate) fn server(number: u8) -> String {
     format!("10.0.2.{}", 20 + number)
 }

@@ -17,7 +17,8 @@ use crate::records::{self, Outgoing, Part, parse_parts, select_events, select_pa
 const PAUSE: Duration = Duration::from_millis(20);
 /// The pause after the router could not be reached.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// A batch without records goes out if nothing else did for so long: peers see that they miss nothing.
+/// A batch without records goes out if nothing else did for so long: peers see that they miss nothing, and
+/// that the router lives.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// What this machine has of its own.
@@ -59,7 +60,6 @@ impl Own {
                 eprintln!("artery-fleet: exceptions can't be followed: {error}");
                 last_error = error;
             }
-            self.send(outlet, &records::empty());
             std::thread::sleep(RETRY_AFTER);
         }
     }
@@ -72,15 +72,15 @@ impl Own {
     ) -> Result<std::convert::Infallible> {
         let mut control = Control::connect(&config.control, &config.balancer)?;
         let mut positions = Positions::default();
+        // Each run is another owner of flows, so only a router that has exceptions begins one.
+        let mut parts = parse_parts(&control.read("exception_items", "now")?)?;
         self.run.store(new_run()?, Relaxed);
         // What happened until now, peers learn by a fetch.
         self.note_loss();
         // A router that was started again has nothing of theirs.
         peers.request_all(Instant::now());
-        let mut asked = "now".to_string();
         let mut sent_at = None::<Instant>;
         loop {
-            let parts = parse_parts(&control.read("exception_items", &asked)?)?;
             self.is_router_connected.store(true, Relaxed);
             let mut is_idle = true;
             for part in &parts {
@@ -91,7 +91,6 @@ impl Own {
                     (sent_at, is_idle) = (Some(Instant::now()), false);
                 }
             }
-            asked = positions.to_string();
             if sent_at.is_none_or(|sent_at| sent_at.elapsed() >= HEARTBEAT) {
                 self.send(outlet, &records::empty());
                 sent_at = Some(Instant::now());
@@ -99,6 +98,7 @@ impl Own {
             if is_idle {
                 std::thread::sleep(PAUSE);
             }
+            parts = parse_parts(&control.read("exception_items", &positions.to_string())?)?;
         }
     }
 

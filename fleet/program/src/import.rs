@@ -25,10 +25,12 @@ const PARTS: usize = 16;
 /// How often the router is told which machines live, and for how long it may take that as true.
 const KEEP: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(5);
+/// The longest time since a fetch that the router takes, in seconds.
+const LONGEST_AGO: u64 = 24 * 3600;
 /// The pause after the router could not be reached.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What comes to be imported.
+/// Messages of peers for the importer.
 pub(crate) enum Delivery {
     Records {
         machine: String,
@@ -140,7 +142,8 @@ impl Importer {
     fn keep_copies(&mut self) {
         for living in self.peers.living(Instant::now()) {
             let owner = owner_name(&living.machine, living.run);
-            let confirmed = living.fetched.map(|ago| format!(" {}", ago.as_secs() + 2));
+            let seconds_ago = |ago: Duration| (ago.as_secs() + 2).min(LONGEST_AGO);
+            let confirmed = living.fetched.map(|ago| format!(" {}", seconds_ago(ago)));
             let text = format!("{owner} {}{}", LEASE.as_secs(), confirmed.unwrap_or_default());
             self.write("keep_copies", &text);
         }

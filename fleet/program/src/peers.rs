@@ -367,7 +367,7 @@ mod tests {
         let later = now + Duration::from_secs(3);
         assert_eq!(peers.living(later), [living(1, Some(Duration::from_secs(3)))]);
         assert!(peers.living(now + ABSENT_AFTER).is_empty());
-        // Its router starts again, and what was under way is no fetch of the new one's flows.
+        // Its router starts again, and the fetch under way was of the old one's flows.
         peers.request_fetch("m2", later);
         assert!(!peers.is_fetching("m2"));
         assert_eq!(peers.begin_fetches(later), ["m2"]);

@@ -27,7 +27,7 @@ pub(crate) struct Part {
 
 pub(crate) fn parse_parts(text: &str) -> Result<Vec<Part>> {
     text.lines()
-        .map(|line| parse_part(line).context("what the router says of its flows makes no sense"))
+        .map(|line| parse_part(line).context("a part of flows from the router is not in the expected form"))
         .collect()
 }
 
@@ -185,7 +185,7 @@ struct Import {
     named: HashSet<u16>,
     items: Vec<u8>,
     flows: u64,
-    /// Flows and ends.
+    /// How many flows and ends there are.
     records: u64,
 }
 

@@ -10,7 +10,8 @@ const GREETING: &str = "Click::ControlSocket/1";
 const MAX_VALUE: usize = 1 << 30;
 /// Most bytes of a line.
 const MAX_LINE: u64 = 1 << 20;
-/// Most lines of a reply.
+/// Bytes after which no further line of a reply is read, and most lines of it.
+const MAX_REPLY: usize = 16 << 20;
 const MAX_LINES: usize = 1 << 16;
 
 /// Why a conversation can't go on.
@@ -23,12 +24,12 @@ pub enum ControlError {
     #[error("the router is gone: it has ended, or closed the connection")]
     Gone,
     /// A reply is not one of this protocol.
-    #[error("the router's reply makes no sense: {0:?}")]
+    #[error("the router's reply is not of ControlSocket 1: {0:?}")]
     Reply(String),
     /// A value was promised, and none came.
     #[error("the router's reply has no data")]
     NoData,
-    /// The stream failed.
+    /// The stream failed in another way.
     #[error(transparent)]
     Stream(io::Error),
 }
@@ -123,17 +124,22 @@ impl<S: Read + Write> ControlClient<S> {
     fn read_line(&mut self) -> Result<String, ControlError> {
         let mut line = Vec::new();
         (&mut self.stream).take(MAX_LINE).read_until(b'\n', &mut line)?;
-        if line.is_empty() {
-            return Err(ControlError::Gone);
+        if !line.ends_with(b"\n") {
+            // A part of a line is no reply.
+            let is_long = line.len() as u64 == MAX_LINE;
+            line.truncate(100);
+            let begin = String::from_utf8_lossy(&line).into_owned();
+            return Err(if is_long { ControlError::Reply(begin) } else { ControlError::Gone });
         }
         Ok(String::from_utf8_lossy(&line).trim_end().to_string())
     }
 
     /// The code and the lines of a reply, which goes on while its code is followed by a hyphen.
     fn read_reply(&mut self) -> Result<(u16, Vec<String>), ControlError> {
-        let mut lines = Vec::new();
-        while lines.len() < MAX_LINES {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while lines.len() < MAX_LINES && bytes <= MAX_REPLY {
             let line = self.read_line()?;
+            bytes += line.len();
             let code = line.get(..3).and_then(|code| code.parse().ok());
             let (Some(code), Some(separator)) = (code, line.as_bytes().get(3)) else {
                 return Err(ControlError::Reply(line));
@@ -186,11 +192,21 @@ mod tests {
 
     #[test]
     fn a_reply_goes_on_while_its_code_is_followed_by_a_hyphen() {
-        let mut client = client("520-a:\r\n520 b\r\n220-w\r\n220 x\r\né".as_bytes());
+        let mut client = client("520-a:\r\n520 b\r\n220-w\r\n220 x\r\né\r\n".as_bytes());
         let refusal = Refusal { code: 520, text: "a:\nb".to_string() };
         assert_eq!(client.finish_write().unwrap(), Err(refusal));
         assert_eq!(client.finish_write().unwrap(), Ok("w\nx\n".to_string()));
         assert!(matches!(client.finish_write(), Err(ControlError::Reply(_))));
+    }
+
+    #[test]
+    fn a_part_of_a_line_and_a_line_without_end_are_no_replies() {
+        for length in 1.."200 ok\r\n".len() {
+            let answer = client(&b"200 ok\r\n"[..length]).write("b.z", "v");
+            assert!(matches!(answer, Err(ControlError::Gone)), "{length}");
+        }
+        let long = [&b"200 "[..], &vec![b'x'; MAX_LINE as usize]].concat();
+        assert!(matches!(client(&long).write("b.z", "v"), Err(ControlError::Reply(_))));
     }
 
     #[test]

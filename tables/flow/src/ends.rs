@@ -32,7 +32,7 @@ pub struct FlowEnd<K> {
     pub reason: EndReason,
     /// Whether it was known from elsewhere only.
     pub is_imported: bool,
-    /// Its takeover epoch.
+    /// How often machines had taken the flow over.
     pub epoch: u16,
     /// Whether its caller had [marked](super::FlowTable::mark_flow) it.
     pub is_marked: bool,

@@ -333,7 +333,7 @@ impl<K: FlowKey> FlowTable<K> {
     /// Writes what a packet has changed beside the counts.
     fn update_status(&mut self, id: u32, old: Status, state: FlowState, packets: u64, now: Tick) {
         if old.has_flags(IMPORTED) {
-            self.take_over(id);
+            self.claim_copy(id);
         }
         let mut status = Status { seen: now, state, flags: old.flags & !IMPORTED, ..old };
         if old.has_flags(YOUNG) && state.is_proven(packets) {

@@ -10,7 +10,7 @@ use super::tick::Tick;
 pub struct OwnerId(u16);
 
 impl OwnerId {
-    /// Nobody who is heard of again, as of a flow from a file.
+    /// No machine, as for a flow from a file.
     pub const NONE: OwnerId = OwnerId(0);
 
     /// The owner of a number, from 1.
@@ -46,12 +46,12 @@ struct Lease {
     confirmed_since: Tick,
 }
 
-/// What is to become of a copy.
+/// Whether a copy stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyState {
     /// It is treated like other flows, since its owner was never heard of.
     Unowned,
-    /// Its owner lives.
+    /// Its owner lives, and has the flow.
     Kept,
     /// Its owner lives, and has no such flow any more.
     Gone,

@@ -108,7 +108,7 @@ impl<K: FlowKey> FlowTable<K> {
             }
             Merge::Refresh => {
                 self.refresh_record(id, status);
-                // Nobody takes a copy from an owner that lives, and a file from none.
+                // A copy stays with an owner that lives, and does not go to a file.
                 let is_owner = self.origins.get(id.0).owner == source.owner;
                 let is_free = !self.origins.has_living_owner(id.0, now);
                 if is_owner || is_free && source.owner != OwnerId::NONE {
@@ -121,7 +121,7 @@ impl<K: FlowKey> FlowTable<K> {
         Ok(Imported::Known(id))
     }
 
-    /// Takes a flow back that this table, or one before it, exported: it is no copy unless it was one.
+    /// Takes a flow back that this table, or one before it, exported: it becomes a copy only if it was one.
     pub fn restore_record(&mut self, record: &FlowRecord<K>, now: Tick) -> Result<Imported, Full> {
         let imported = self.import_record(record, RecordSource::default(), now)?;
         if let Imported::New(FlowId(id)) = imported
@@ -154,7 +154,7 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// A packet of a copy was seen: the flow is this machine's now.
-    pub(super) fn take_over(&mut self, id: u32) {
+    pub(super) fn claim_copy(&mut self, id: u32) {
         let origin = self.origins.get(id);
         self.origins.set(id, Origin { owner: OwnerId::NONE, epoch: origin.epoch.wrapping_add(1), ..origin });
     }
@@ -177,7 +177,7 @@ impl<K: FlowKey> FlowTable<K> {
         let takeover = serial_order(record.epoch, self.epoch(id));
         let is_owned = source.owner != OwnerId::NONE;
         if !status.has_flags(IMPORTED) {
-            // A file is no owner that sees packets.
+            // A file sees no packets.
             return if takeover > 0 && is_owned { Merge::Replace } else { Merge::Keep };
         }
         let is_owner = self.origins.get(id).owner == source.owner;

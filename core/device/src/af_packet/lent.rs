@@ -54,7 +54,7 @@ struct FrameSlots {
     left: Mutex<Vec<Packet>>,
 }
 
-/// Sockets with rings that are no frame's yet.
+/// Sockets with rings that have no frame yet.
 #[derive(Default)]
 struct Spare {
     sockets: Vec<OwnedFd>,
@@ -109,7 +109,7 @@ impl FrameSlots {
         self.slots.get(self.pool.big_frame_of(packet)? as usize)?.get()
     }
 
-    /// Makes the frame of a packet, whose bytes nobody needs any more, the slot of a spare socket.
+    /// Makes the frame of a packet, whose bytes are not needed any more, the slot of a spare socket.
     #[cold]
     fn attach(&self, packet: Packet) {
         let Some(place) = self.pool.big_frame_of(&packet).and_then(|frame| self.slots.get(frame as usize))
@@ -145,7 +145,7 @@ fn set_up(socket: &OwnedFd) -> io::Result<()> {
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_TX_RING, &ring)
 }
 
-/// Maps a socket's ring in the place of a big frame that nobody uses.
+/// Maps a socket's ring in the place of a big frame that is not in use.
 fn map(socket: &OwnedFd, memory: NonNull<[u8]>) -> io::Result<()> {
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
     // SAFETY: the memory is whole pages of a pool, which is never freed; the caller owns the packet that they
@@ -259,7 +259,7 @@ impl LentFrames {
     }
     /// Takes a packet that was copied; if it is long, its frame can be lent from then on.
     #[inline]
-    pub(super) fn take_copied(&mut self, packet: Packet) {
+    pub(super) fn finish_copied(&mut self, packet: Packet) {
         if packet.len() < LONG {
             return;
         }

@@ -102,7 +102,7 @@ impl AfPacketTx {
         for packet in batch.drain_front(sent) {
             count_sent(&packet);
             if let Some(lent) = &mut self.lent {
-                lent.take_copied(packet);
+                lent.finish_copied(packet);
             }
         }
         Ok(())

@@ -48,7 +48,7 @@ pub struct ExceptionEnd {
     pub reason: Option<EndReason>,
     /// Whether it was known from an import only.
     pub is_imported: bool,
-    /// Its takeover epoch.
+    /// How often machines had taken the flow over.
     pub epoch: u16,
 }
 
