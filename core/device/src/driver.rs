@@ -73,17 +73,6 @@ pub fn strips_tags(interface: &Interface) -> Result<bool, DeviceError> {
     DriverFacts::query(interface).map(|facts| facts.strips_vlan)
 }
 
-/// Whether an interface's driver holds on to each frame that it is given (`skb`) until the card has sent it.
-/// virtio_net does so where it gets interrupts for what is sent, which it has by default.
-pub(crate) fn keeps_sent_frames(interface: &Interface) -> bool {
-    let Ok(socket) = interface::control_socket(&interface.name) else { return false };
-    let (fd, name) = (socket.as_fd(), interface.name.as_str());
-    let Ok(answer) = sys::query_driver::<196>(fd, name, EthtoolCommand::Name) else { return false };
-    let has_interrupts = || sys::query_driver::<92>(fd, name, EthtoolCommand::Coalescing);
-    // The field tx_max_coalesced_frames, `ethtool -C … tx-frames`.
-    text(&answer[4..36]) == "virtio_net" && has_interrupts().is_ok_and(|answer| number(&answer, 6) != 0)
-}
-
 /// Pairs of queues that receive and send (`ethtool -l`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {

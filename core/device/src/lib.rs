@@ -59,8 +59,6 @@ mod probe;
 #[forbid(unsafe_code)]
 mod psample;
 #[forbid(unsafe_code)]
-mod qdisc;
-#[forbid(unsafe_code)]
 mod queue;
 #[forbid(unsafe_code)]
 mod settings;

@@ -200,10 +200,7 @@ impl Link {
         };
         match by_xdp.filter(|xdp| queue < xdp.queues()) {
             Some(xdp) => Ok(Box::new(xdp.tx(queue)?)),
-            None => {
-                let mtu = self.mtu.clone();
-                Ok(Box::new(AfPacketTx::open(&self.interface, settings, mtu, self.pool)?))
-            }
+            None => Ok(Box::new(AfPacketTx::open(&self.interface, settings, self.mtu.clone())?)),
         }
     }
 

@@ -147,22 +147,7 @@ pub(crate) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<libc::ucred> {
 
 /// Binds a packet socket to an interface, for frames of `protocol` (in host order; 0 for none).
 pub(crate) fn bind_packet(fd: BorrowedFd<'_>, index: u32, protocol: u16) -> io::Result<()> {
-    bind(fd, &packet_address(index, protocol))
-}
-
-/// Has the kernel send what a packet socket's transmit ring holds by an interface, whatever the socket is
-/// bound to, and returns at once.
-pub(crate) fn send_slot(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
-    let address = packet_address(index, 0);
-    let (start, length) = ((&raw const address).cast(), size_of_val(&address) as libc::socklen_t);
-    let flags = libc::MSG_DONTWAIT;
-    // SAFETY: no bytes are sent but those of the ring; the address is of the kind and size that is said.
-    check(unsafe { libc::sendto(fd.as_raw_fd(), std::ptr::null(), 0, flags, start, length) } as libc::c_int)
-}
-
-/// The address of an interface, for frames of `protocol` (in host order; 0 for none).
-fn packet_address(index: u32, protocol: u16) -> libc::sockaddr_ll {
-    libc::sockaddr_ll {
+    let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
         sll_protocol: protocol.to_be(),
         sll_ifindex: index as libc::c_int,
@@ -170,7 +155,8 @@ fn packet_address(index: u32, protocol: u16) -> libc::sockaddr_ll {
         sll_pkttype: 0,
         sll_halen: 0,
         sll_addr: [0; 8],
-    }
+    };
+    bind(fd, &address)
 }
 
 /// The number of the interface that a packet socket is bound to; -1 if that was deleted or has left the
@@ -240,8 +226,6 @@ pub(crate) enum EthtoolCommand {
     Channels,
     /// Speed and duplex: `struct ethtool_cmd`.
     Link,
-    /// How interrupts are put off: `struct ethtool_coalesce`.
-    Coalescing,
     /// `struct ethtool_value`, as all that follow: flags.
     Flags,
     ReceiveChecksum,
@@ -258,7 +242,6 @@ impl EthtoolCommand {
             EthtoolCommand::Name => 0x03,
             EthtoolCommand::Channels => 0x3c,
             EthtoolCommand::Link => 0x01,
-            EthtoolCommand::Coalescing => 0x0e,
             EthtoolCommand::Flags => 0x25,
             EthtoolCommand::ReceiveChecksum => 0x14,
             EthtoolCommand::SendChecksum => 0x16,
@@ -273,7 +256,6 @@ impl EthtoolCommand {
             EthtoolCommand::Name => 196,
             EthtoolCommand::Channels => 36,
             EthtoolCommand::Link => 44,
-            EthtoolCommand::Coalescing => 92,
             _ => 8,
         }
     }

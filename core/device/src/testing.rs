@@ -77,7 +77,7 @@ pub(crate) fn packet_rx(name: &str, settings: RxSettings) -> AfPacketRx {
 pub(crate) fn packet_tx(name: &str) -> AfPacketTx {
     let interface = find(name).unwrap();
     let mtu = Arc::new(AtomicU32::new(interface.mtu));
-    AfPacketTx::open(&interface, &TxSettings::default(), mtu, pool()).unwrap()
+    AfPacketTx::open(&interface, &TxSettings::default(), mtu).unwrap()
 }
 
 /// Lays a cable in this namespace, whose ends are `left` and `right`.

@@ -24,6 +24,6 @@ pub use batch::{BATCH, Batch};
 pub use packet::{
     InvalidOffload, Mark, NoRoom, Packet, PacketOffload, PacketType, SegmentKind, Segments, TooShort,
 };
-pub use pool::{BIG_FRAME, BIG_FRAME_HEADER, BIG_FRAME_MEMORY, FRAME, Pool, PoolError};
+pub use pool::{BIG_FRAME, FRAME, Pool, PoolError};
 pub use segments::OffloadStats;
 pub use time::Time;

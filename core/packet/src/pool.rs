@@ -16,12 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// Bytes of a frame of the common class.
 pub const FRAME: usize = 2048;
 /// Bytes of a big frame: 64 kB of packet (segmentation offload, reassembly) and headroom.
-pub const BIG_FRAME: usize = BIG_FRAME_MEMORY - BIG_FRAME_HEADER;
-/// Bytes of memory that a big frame takes, which are whole pages.
-pub const BIG_FRAME_MEMORY: usize = 68 * 1024;
-/// Bytes at the beginning of that memory which are no packet's: who shares the memory with the kernel has
-/// room there for what both tell each other.
-pub const BIG_FRAME_HEADER: usize = 64;
+pub const BIG_FRAME: usize = 68 * 1024;
 /// Least headroom of a fresh packet.
 const HEADROOM: usize = 128;
 /// Number of different headrooms, 64 bytes apart (see `Descriptor::origin`): 128 to 448, which leaves a frame
@@ -61,8 +56,7 @@ impl Pool {
     /// Makes a pool of `frames` frames of [`FRAME`] bytes and `big` of [`BIG_FRAME`]. It is never freed.
     /// Memory is taken from the system when a frame is first used.
     pub fn new(frames: usize, big: usize) -> Result<&'static Pool, PoolError> {
-        let small = FrameClass::new(frames, FRAME, 0)?;
-        let big = FrameClass::new(big, BIG_FRAME_MEMORY, BIG_FRAME_HEADER)?;
+        let (small, big) = (FrameClass::new(frames, FRAME)?, FrameClass::new(big, BIG_FRAME)?);
         // From here on it is only shared: descriptors keep references to their shelf, which a `&mut` would
         // end.
         let pool: &'static Pool = Box::leak(Box::new(Pool { small, big }));
@@ -113,24 +107,6 @@ impl Pool {
     pub fn frame_of(&self, packet: &Packet) -> Option<u32> {
         std::ptr::eq(packet.frame_class(), &self.small).then(|| self.small.index(packet.descriptor()))
     }
-    /// Number of big frames.
-    pub fn big_frames(&self) -> usize {
-        self.big.count as usize
-    }
-    /// Which of the big frames a packet is in; `None` for a common frame or one of another pool.
-    #[inline]
-    pub fn big_frame_of(&self, packet: &Packet) -> Option<u32> {
-        std::ptr::eq(packet.frame_class(), &self.big).then(|| self.big.index(packet.descriptor()))
-    }
-    /// The memory of the big frame that a packet is in: [`BIG_FRAME_MEMORY`] bytes, starting on a page. The
-    /// packet's frame starts [`BIG_FRAME_HEADER`] bytes behind that. It is mapped as long as the process
-    /// lives; the bytes behind the header belong to the packet's owner.
-    pub fn big_frame_memory(&self, packet: &Packet) -> Option<NonNull<[u8]>> {
-        let index = self.big_frame_of(packet)? as usize;
-        // SAFETY: packets of this class have an index below `count`, for which the region has memory.
-        let start = unsafe { self.big.frames.add(index * BIG_FRAME_MEMORY) };
-        Some(NonNull::slice_from_raw_parts(start, BIG_FRAME_MEMORY))
-    }
 }
 
 /// One class of frames.
@@ -144,10 +120,8 @@ pub(crate) struct FrameClass {
     /// from the descriptors, because a slow thread may still read it when the chunk has been taken.
     below: Box<[AtomicU32]>,
     count: u32,
-    /// Bytes from one frame to the next.
-    stride: usize,
-    /// Bytes before each frame that are not part of it.
-    header: usize,
+    /// Bytes of a frame.
+    size: usize,
     /// Most descriptors that one thread keeps to itself.
     cache: usize,
     /// Which of a thread's caches serves this class.
@@ -167,10 +141,10 @@ const NONE: u32 = 0;
 
 impl FrameClass {
     /// Takes memory for the frames and descriptors, which [`FrameClass::fill_stack`] makes good.
-    fn new(count: usize, stride: usize, header: usize) -> Result<FrameClass, PoolError> {
+    fn new(count: usize, size: usize) -> Result<FrameClass, PoolError> {
         let count =
             u32::try_from(count).ok().filter(|n| (1..=1 << 24).contains(n)).ok_or(PoolError::BadSize)?;
-        let frames = zeroed_region(count as usize * stride, 4096)?;
+        let frames = zeroed_region(count as usize * size, 4096)?;
         let descriptors =
             zeroed_region(count as usize * size_of::<Descriptor>(), align_of::<Descriptor>())?.cast();
         Ok(FrameClass {
@@ -179,10 +153,9 @@ impl FrameClass {
             descriptors,
             below: (0..count).map(|_| AtomicU32::new(NONE)).collect(),
             count,
-            stride,
-            header,
+            size,
             cache: (count as usize / 8).clamp(1, CACHE),
-            class: usize::from(stride != FRAME),
+            class: usize::from(size != FRAME),
             top: AtomicU64::new(0),
         })
     }
@@ -196,9 +169,13 @@ impl FrameClass {
             // SAFETY: the frame is inside the region, the descriptor inside the array; neither has an owner
             // yet, since the stack is empty.
             unsafe {
-                let frame = self.frames.add(index * self.stride + self.header);
-                let size = (self.stride - self.header) as u32;
-                self.descriptors.add(index).write(Descriptor::new(frame, self, size, origin as u16));
+                let frame = self.frames.add(index * self.size);
+                self.descriptors.add(index).write(Descriptor::new(
+                    frame,
+                    self,
+                    self.size as u32,
+                    origin as u16,
+                ));
             }
         }
         let chunk = CHUNK.min(self.cache);
@@ -412,25 +389,6 @@ mod tests {
             std::iter::from_fn(|| pool.packet_from(&[1])).chain(pool.alloc_big_packet()).collect();
         let places: HashSet<_> = held.iter().map(|p| p.data().as_ptr()).collect();
         assert_eq!((held.len(), places.len()), (301, 301));
-    }
-
-    #[test]
-    fn a_big_frame_is_the_rest_of_its_pages_behind_the_header() {
-        let (pool, other) = (Pool::new(16, 3).unwrap(), Pool::new(16, 3).unwrap());
-        let mut seen = HashSet::new();
-        let packets: Vec<_> = std::iter::from_fn(|| pool.alloc_big_packet()).collect();
-        for mut packet in packets {
-            let memory = pool.big_frame_memory(&packet).unwrap();
-            assert!(seen.insert((memory.cast::<u8>(), pool.big_frame_of(&packet))));
-            assert_eq!((memory.addr().get() % 4096, memory.len()), (0, BIG_FRAME_MEMORY));
-            packet.prepend(packet.headroom()).unwrap();
-            packet.append(packet.tailroom()).unwrap();
-            let start = packet.data().as_ptr().addr() - memory.addr().get();
-            assert_eq!((start, packet.len()), (BIG_FRAME_HEADER, BIG_FRAME));
-            assert_eq!((other.big_frame_of(&packet), other.big_frame_memory(&packet)), (None, None));
-        }
-        assert_eq!((seen.len(), pool.big_frames()), (3, 3));
-        assert_eq!(pool.big_frame_of(&pool.alloc_packet().unwrap()), None);
     }
 
     #[test]

@@ -19,15 +19,13 @@
 //!
 //! By `sendmmsg` on a second socket, one copy each (by the kernel), with what is left to be done in a
 //! virtio-net header: the card does it, or the kernel before it, or the host at the other end of a
-//! virtual link need not. Long frames are lent to cards whose drivers allow that, and not copied. A frame
-//! longer than the link carries, or with longer segments, is dropped and counted as too long.
+//! virtual link need not. A frame longer than the link carries, or with longer segments, is dropped and
+//! counted as too long.
 #[cfg(any(test, feature = "fuzz"))]
 #[forbid(unsafe_code)]
 pub(crate) mod forged;
 #[forbid(unsafe_code)]
 mod intake;
-#[allow(unsafe_code)]
-mod lent;
 #[allow(unsafe_code)]
 mod ring;
 #[forbid(unsafe_code)]

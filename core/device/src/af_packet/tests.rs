@@ -179,7 +179,7 @@ fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
         let mut deaf = packet_rx("left", RxSettings::default());
         let mut both = packet_rx("left", RxSettings { outbound: true, ..Default::default() });
         let bypass = TxSettings { qdisc_bypass: true, ..TxSettings::default() };
-        let mut unheard = AfPacketTx::open(&find("left").unwrap(), &bypass, Arc::default(), pool).unwrap();
+        let mut unheard = AfPacketTx::open(&find("left").unwrap(), &bypass, Arc::default()).unwrap();
         let mut sent = Batch::default();
         for (tx, number) in [(&mut unheard, 1), (&mut packet_tx("left"), 2), (&mut packet_tx("right"), 3)] {
             sent.push(pool.packet_from(&frame(BROADCAST, number, 60)).unwrap());

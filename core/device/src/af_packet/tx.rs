@@ -1,10 +1,9 @@
 //! Sending.
-use super::lent::{LentFrames, is_kept};
 use super::{TxSettings, failed, is_bound, packet_socket};
 use crate::offload::{VIRTIO_HEADER, describe, longest_segment};
 use crate::privsep::Buffer;
 use crate::{DeviceError, Interface, TxCounters, TxQueue, sys};
-use artery_packet::{BATCH, Batch, Packet, Pool};
+use artery_packet::{BATCH, Batch, Packet};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
@@ -23,8 +22,6 @@ pub struct AfPacketTx {
     mtu: Arc<AtomicU32>,
     counters: TxCounters,
     headers: Headers,
-    /// Those that are sent without a copy; `None` where the driver does not allow that.
-    lent: Option<LentFrames>,
 }
 
 /// Virtio-net headers of the frames that are handed to the kernel at once.
@@ -36,38 +33,25 @@ impl AfPacketTx {
         interface: &Interface,
         settings: &TxSettings,
         mtu: Arc<AtomicU32>,
-        pool: &'static Pool,
     ) -> Result<AfPacketTx, DeviceError> {
         let socket = packet_socket(&interface.name, Buffer::Send(QUEUE_BYTES))?;
         set_up(&socket, settings).map_err(|e| failed(interface, "setting up a packet socket", &e))?;
         sys::bind_packet(socket.as_fd(), interface.index, 0)
             .map_err(|e| failed(interface, "binding a packet socket", &e))?;
-        let can_lend = !settings.qdisc_bypass && is_kept(interface);
+        let counters = TxCounters::default();
         Ok(AfPacketTx {
             socket,
             interface: interface.clone(),
             mtu,
-            counters: TxCounters::default(),
+            counters,
             headers: [[0; VIRTIO_HEADER]; BATCH],
-            lent: can_lend.then(|| LentFrames::new(pool, interface, is_kept)),
         })
     }
 
-    /// Lends frames whatever the driver is, while `is_kept` says so.
-    #[cfg(test)]
-    pub(super) fn lend_while(&mut self, pool: &'static Pool, is_kept: fn(&Interface) -> bool) {
-        self.lent = Some(LentFrames::new(pool, &self.interface, is_kept));
-    }
-
-    /// Describes frames from the front of `batch`, up to one that can't be sent or will be lent; returns how
-    /// many, of those that are lent one.
+    /// Describes frames from the front of `batch`, up to one that can't be sent; returns how many.
     fn describe(&mut self, batch: &Batch) -> Result<usize, UnsendablePacket> {
         let mut count = 0;
         for (header, packet) in self.headers.iter_mut().zip(batch) {
-            let is_lent = self.lent.as_ref().is_some_and(|lent| lent.takes(packet));
-            if is_lent && count > 0 {
-                break;
-            }
             if packet.has_offload() {
                 match describe_unfinished(packet, self.mtu.load(Relaxed)) {
                     Ok(described) => *header = described,
@@ -78,34 +62,8 @@ impl AfPacketTx {
                 *header = [0; VIRTIO_HEADER];
             }
             count += 1;
-            if is_lent {
-                break;
-            }
         }
         Ok(count)
-    }
-    /// Hands frames from the front of `batch`, of which `count` are described, to the kernel, which may take
-    /// fewer, but one at least.
-    fn send(&mut self, batch: &mut Batch, count: usize) -> io::Result<()> {
-        let counters = &mut self.counters;
-        let mut count_sent = |packet: &Packet| {
-            counters.packets += 1;
-            counters.bytes += packet.len() as u64;
-            counters.unfinished += u64::from(packet.has_offload());
-        };
-        if let Some(lent) = &mut self.lent
-            && batch.iter().next().is_some_and(|packet| lent.takes(packet))
-        {
-            return lent.send(batch, &self.headers[0], count_sent);
-        }
-        let sent = send(&self.socket, batch, &self.headers[..count])?;
-        for packet in batch.drain_front(sent) {
-            count_sent(&packet);
-            if let Some(lent) = &mut self.lent {
-                lent.finish_copied(packet);
-            }
-        }
-        Ok(())
     }
     /// Drops the frame at the front, which can't be sent.
     #[cold]
@@ -166,9 +124,6 @@ fn set_up(socket: &OwnedFd, settings: &TxSettings) -> io::Result<()> {
 
 impl TxQueue for AfPacketTx {
     fn transmit(&mut self, batch: &mut Batch) -> Result<usize, DeviceError> {
-        if let Some(lent) = &mut self.lent {
-            lent.reclaim();
-        }
         let before = batch.len();
         while !batch.is_empty() {
             let count = match self.describe(batch) {
@@ -178,17 +133,22 @@ impl TxQueue for AfPacketTx {
                     continue;
                 }
             };
-            if let Err(error) = self.send(batch, count)
-                && !self.not_sent(batch, &error)?
-            {
-                break;
+            match send(&self.socket, batch, &self.headers[..count]) {
+                Ok(sent) => {
+                    self.counters.packets += sent as u64;
+                    for packet in batch.drain_front(sent) {
+                        self.counters.bytes += packet.len() as u64;
+                        self.counters.unfinished += u64::from(packet.has_offload());
+                    }
+                }
+                Err(error) => {
+                    if !self.not_sent(batch, &error)? {
+                        break;
+                    }
+                }
             }
         }
         Ok(before - batch.len())
-    }
-    /// While the kernel has frames: they come back by the next call.
-    fn unsettled(&self) -> bool {
-        self.lent.as_ref().is_some_and(|lent| !lent.is_empty())
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())

@@ -10,7 +10,7 @@ use super::graph::{FRAME, TTL, frame, neighbor, was_forwarded};
 use artery_bench::perf::{Counters, fence, forget};
 use artery_device::{MemoryRx, MemoryTx, RxQueue as _, TxQueue as _};
 use artery_engine::{Args, Batch, Class, Context, Element, Packet, Phase, Pool, StartError};
-use artery_packet::{BATCH, BIG_FRAME_MEMORY};
+use artery_packet::{BATCH, BIG_FRAME};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::mem::take;
@@ -416,7 +416,7 @@ impl Supply {
             return;
         }
         // Frames lie side by side, and packets begin near the beginning of each.
-        let frame = (address(packet) + BIG_FRAME_MEMORY / 2).saturating_sub(self.first) / BIG_FRAME_MEMORY;
+        let frame = (address(packet) + BIG_FRAME / 2).saturating_sub(self.first) / BIG_FRAME;
         let Some(place) = self.places.get_mut(frame) else { return };
         set_frame_place(packet, usize::from(*place));
         *place = (*place + 1) % PLACES as u16;

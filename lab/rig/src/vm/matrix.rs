@@ -40,8 +40,6 @@ const FORWARDING: [&str; 21] = [
 ];
 /// What the number of queues and the offloads may change.
 const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
-/// What is done for drivers of guests alone.
-const GUESTS: [&str; 1] = ["router-long-frames"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
 /// Tests with VRFs, bonds and bridges, with something beside an adopted port, and of PSAMPLE.
@@ -62,8 +60,7 @@ const BESIDE: [&str; 14] = [
     "psample-adopt",
 ];
 /// What runs at every change.
-const SLICE: [&str; 8] =
-    ["programs", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "router-long-frames", "up"];
+const SLICE: [&str; 7] = ["programs", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "up"];
 
 /// How a guest of KVM usually comes: as many queues as processors, all offloads.
 const USUAL_NIC: &str = "virtio-net,queues=2";
@@ -75,7 +72,7 @@ pub(super) fn whole() -> Vec<Plan> {
 
 fn of_kernel(kernel: &Kernel) -> Vec<Plan> {
     let beside: &[&str] = if *kernel == Kernel::Series(6, 12) { &BESIDE } else { &[] };
-    let usual = [&PROGRAMS[..], &FORWARDING, &GUESTS, beside, &FORBIDDEN].concat();
+    let usual = [&PROGRAMS[..], &FORWARDING, beside, &FORBIDDEN].concat();
     let whole_frames = [&QUEUES[..], &FORBIDDEN].concat();
     [
         (USUAL_NIC, usual.as_slice()),

@@ -41,48 +41,6 @@ row_router_reload() {
     pass "no ping is lost by SIGHUP"
 }
 
-# same_file CASE: a file crosses the router by TCP, byte for byte.
-same_file() {
-    # busybox ends a connection when its input ends.
-    ip netns exec b busybox nc -l -p 7000 <>$work/open >$work/received &
-    receiver=$!
-    sleep 0.7
-    ip netns exec a timeout 60 busybox nc 10.0.2.2 7000 <$work/file >/dev/null || fail "$1: the file does not get through"
-    wait $receiver
-    cmp $work/file $work/received || fail "$1: what arrives is not what was sent"
-}
-
-# Long frames are sent from where they lie. Who lets go of them early, netem or a card without interrupts for what is
-# sent, must not see them change.
-row_router_long_frames() {
-    head -c 30000000 /dev/urandom >$work/file
-    mkfifo $work/open
-    start_router
-    before=$(grep -c socket: /proc/$(pid router)/maps)
-    same_file "as it is"
-    lent=$(($(grep -c socket: /proc/$(pid router)/maps) - before))
-    [ $lent -gt 0 ] || fail "all frames are copied"
-    tc qdisc add dev eth2 root netem delay 10ms
-    same_file "netem"
-    tc qdisc del dev eth2 root
-    for delay in 0.3 0.6; do
-        (sleep $delay && tc qdisc add dev eth2 root netem delay 5ms && sleep 0.5 && tc qdisc del dev eth2 root) &
-        netem=$!
-        same_file "netem comes and goes"
-        wait $netem
-    done
-    ip link set eth2 down
-    if ethtool -C eth2 tx-frames 0; then
-        ip link set eth2 up
-        until_answers a 10.0.2.2 router
-        same_file "no interrupts for what is sent"
-        ip link set eth2 down
-        ethtool -C eth2 tx-frames 1
-    fi
-    ip link set eth2 up
-    pass "files arrive as they were sent; $lent frames of the pool are lent to the card"
-}
-
 row_balancer() {
     ip -n b address add 10.0.2.3/24 dev eth0
     start_router --nat --service 192.0.2.1:5201/tcp=one=10.0.2.2,two=10.0.2.3
