@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use artery_control::{ControlClient, Refusal};
 
 /// How long the router may be silent.
@@ -27,9 +27,15 @@ impl Control {
         stream.set_write_timeout(Some(PATIENCE))?;
         let client = ControlClient::new(stream).with_context(|| socket.display().to_string())?;
         let mut control = Control { client, balancer: balancer.to_string(), used: Instant::now() };
-        control
-            .read("exchange", "")
-            .with_context(|| format!("'{balancer}' is not a FlowBalancer of the router"))?;
+        let handlers =
+            control.read("handlers", "").with_context(|| format!("the router has no '{balancer}'"))?;
+        let has = |name: &str| handlers.lines().any(|line| line.split('\t').next() == Some(name));
+        ensure!(has("exception_items"), "'{balancer}' is not a FlowBalancer with exceptions");
+        // The newest that is used.
+        ensure!(
+            has("keep_copies"),
+            "the router is of an older version: update artery to that of artery-fleet"
+        );
         Ok(control)
     }
 

@@ -85,7 +85,7 @@ impl Own {
             let mut is_idle = true;
             for part in &parts {
                 positions.0.insert(part.worker, part.next.unwrap_or(0));
-                let outgoing = self.select(part)?;
+                let outgoing = self.select(part, peers)?;
                 if outgoing.records > 0 {
                     self.send(outlet, &outgoing);
                     (sent_at, is_idle) = (Some(Instant::now()), false);
@@ -102,10 +102,12 @@ impl Own {
         }
     }
 
-    fn select(&self, part: &Part) -> Result<Outgoing> {
+    fn select(&self, part: &Part, peers: &Peers) -> Result<Outgoing> {
         let (outgoing, has_lost) = select_events(part).context("events of the router")?;
         if has_lost {
             self.note_loss();
+            // The router may have another configuration now, and copies of which it does not know the owners.
+            peers.request_all(Instant::now());
         }
         Ok(outgoing)
     }

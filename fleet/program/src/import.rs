@@ -140,6 +140,7 @@ impl Importer {
 
     /// Tells the router which machines live, so that copies of their flows stay.
     fn keep_copies(&mut self) {
+        self.tombstones.retain(|machine, _| self.peers.is_known(machine));
         for living in self.peers.living(Instant::now()) {
             let owner = owner_name(&living.machine, living.run);
             let seconds_ago = |ago: Duration| (ago.as_secs() + 2).min(LONGEST_AGO);

@@ -160,6 +160,11 @@ impl Peers {
         begun
     }
 
+    /// Whether a machine was heard lately enough to be remembered.
+    pub(crate) fn is_known(&self, name: &str) -> bool {
+        self.lock().machines.contains_key(name)
+    }
+
     pub(crate) fn is_fetching(&self, name: &str) -> bool {
         let state = self.lock();
         state.machines.get(name).is_some_and(|machine| matches!(machine.fetch, Fetch::Running { .. }))

@@ -27,7 +27,10 @@ pub(crate) struct Part {
 
 pub(crate) fn parse_parts(text: &str) -> Result<Vec<Part>> {
     text.lines()
-        .map(|line| parse_part(line).context("a part of flows from the router is not in the expected form"))
+        .map(|line| {
+            let wrong = || format!("a line of the router is not WORKER NEXT BASE64: {line:.60}");
+            parse_part(line).with_context(wrong)
+        })
         .collect()
 }
 

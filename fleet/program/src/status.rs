@@ -142,7 +142,8 @@ pub(crate) fn ask(path: &Path, as_json: bool) -> Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut text = String::new();
     stream.read_to_string(&mut text).with_context(unreachable)?;
-    let status: Status = serde_json::from_str(&text).context("the status makes no sense")?;
+    let status: Status =
+        serde_json::from_str(&text).context("what answers there is not the artery-fleet of this version")?;
     Ok(if as_json { text } else { status.to_text() })
 }
 

@@ -24,6 +24,45 @@ fn settings<'a>(machine: &'a str, listen: &str, peer: &str, socket: &'a Path) ->
     }
 }
 
+/// Machines m1, which sees packets, and m2 of a fleet, their routers and `artery-fleet`s.
+struct TwoMachines {
+    folder: tempfile::TempDir,
+    addresses: [String; 2],
+    routers: [Router; 2],
+    fleets: [Fleet; 2],
+}
+
+impl TwoMachines {
+    fn start(program: &Path) -> TwoMachines {
+        let (folder, addresses) = (tempfile::tempdir().unwrap(), endpoints());
+        let routers = ["m1", "m2"].map(|name| Router::start(program, folder.path(), name));
+        routers[0].play();
+        let fleets = [0, 1].map(|n| start_fleet(folder.path(), &addresses, &routers, n));
+        fleets[0].await_peer("m2");
+        fleets[1].await_peer("m1");
+        TwoMachines { folder, addresses, routers, fleets }
+    }
+
+    /// Drains a member at both, as a fleet does: its flows become exceptions. Waits until m2 has them, and
+    /// gives their number.
+    fn drain(&self) -> usize {
+        self.routers.iter().for_each(|router| router.write("b.weight", "a 0"));
+        let exceptions = self.routers[0].exceptions().len();
+        wait_for("copies at m2", || self.routers[1].own_and_copies(), |flows| *flows == (0, exceptions));
+        exceptions
+    }
+
+    fn restart_fleet(&mut self, n: usize) {
+        self.fleets[n].stop();
+        self.fleets[n] = start_fleet(self.folder.path(), &self.addresses, &self.routers, n);
+    }
+}
+
+fn start_fleet(folder: &Path, addresses: &[String; 2], routers: &[Router; 2], n: usize) -> Fleet {
+    let (own, other) = (&addresses[n], &addresses[1 - n]);
+    Fleet::start(folder, &settings(["m1", "m2"][n], own, other, &routers[n].socket))
+}
+
 #[test]
 fn exceptions_of_a_router_are_at_the_other_one_also_after_it_was_started_again() {
     let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
@@ -60,19 +99,9 @@ fn exceptions_of_a_router_are_at_the_other_one_also_after_it_was_started_again()
 #[test]
 fn a_flow_is_the_machines_that_sees_its_packets_and_ends_everywhere_when_it_ends_there() {
     let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
-    let folder = tempfile::tempdir().unwrap();
-    let [at_1, at_2] = endpoints();
-    let routers = ["m1", "m2"].map(|name| Router::start(&program, folder.path(), name));
-    let [first, second] = &routers;
-    first.play();
-    let fleet_1 = Fleet::start(folder.path(), &settings("m1", &at_1, &at_2, &first.socket));
-    let fleet_2 = Fleet::start(folder.path(), &settings("m2", &at_2, &at_1, &second.socket));
-    fleet_1.await_peer("m2");
-    fleet_2.await_peer("m1");
-    routers.iter().for_each(|router| router.write("b.weight", "a 0"));
-    let exceptions = first.exceptions().len();
-    let all = first.flows().len();
-    wait_for("copies at m2", || second.own_and_copies(), |flows| *flows == (0, exceptions));
+    let machines = TwoMachines::start(&program);
+    let [first, second] = &machines.routers;
+    let (exceptions, all) = (machines.drain(), first.flows().len());
     // The network sends all to m2: m1 has copies of what was sent as exceptions.
     second.play();
     wait_for("copies at m1", || first.own_and_copies(), |flows| *flows == (all - exceptions, exceptions));
@@ -87,26 +116,28 @@ fn a_flow_is_the_machines_that_sees_its_packets_and_ends_everywhere_when_it_ends
 #[test]
 fn a_flow_that_ended_at_its_owner_alone_goes_at_the_peers() {
     let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
-    let folder = tempfile::tempdir().unwrap();
-    let [at_1, at_2] = endpoints();
-    let routers = ["m1", "m2"].map(|name| Router::start(&program, folder.path(), name));
-    let [first, second] = &routers;
-    first.play();
-    let fleet_1 = Fleet::start(folder.path(), &settings("m1", &at_1, &at_2, &first.socket));
-    let fleet_2 = Fleet::start(folder.path(), &settings("m2", &at_2, &at_1, &second.socket));
-    fleet_1.await_peer("m2");
-    fleet_2.await_peer("m1");
-    routers.iter().for_each(|router| router.write("b.weight", "a 0"));
-    let exceptions = first.exceptions().len();
-    wait_for("copies at m2", || second.own_and_copies(), |flows| *flows == (0, exceptions));
-    first.write("b.flush_flows", "a");
-    wait_for("copies at m2", || second.own_and_copies(), |flows| *flows == (0, 0));
+    let mut machines = TwoMachines::start(&program);
+    machines.drain();
+    let copies = |machines: &TwoMachines| machines.routers[1].own_and_copies();
+    machines.routers[0].write("b.flush_flows", "a");
+    wait_for("copies at m2", || copies(&machines), |flows| *flows == (0, 0));
     // Nothing comes back by a fetch.
-    let fetches = |fleet: &Fleet| peer(&fleet.status(), "m1")["fetches"].as_u64().unwrap_or(0);
-    drop(fleet_2);
-    let fleet_2 = Fleet::start(folder.path(), &settings("m2", &at_2, &at_1, &second.socket));
-    wait_for("a fetch", || fetches(&fleet_2), |count| *count > 0);
-    assert_eq!(second.own_and_copies(), (0, 0));
+    machines.restart_fleet(1);
+    let fetches = || peer(&machines.fleets[1].status(), "m1")["fetches"].as_u64().unwrap_or(0);
+    wait_for("a fetch", fetches, |count| *count > 0);
+    assert_eq!(copies(&machines), (0, 0));
+}
+
+#[test]
+fn a_machine_whose_router_ended_is_absent_at_its_peers_until_there_is_one_again() {
+    let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
+    let mut machines = TwoMachines::start(&program);
+    machines.routers[0].stop();
+    let is_present =
+        |machines: &TwoMachines| peer(&machines.fleets[1].status(), "m1")["is_present"].as_bool().unwrap();
+    wait_for("the absence of m1", || is_present(&machines), |is_present| !is_present);
+    machines.routers[0] = Router::start(&program, machines.folder.path(), "m1");
+    wait_for("m1", || is_present(&machines), |is_present| *is_present);
 }
 
 #[test]

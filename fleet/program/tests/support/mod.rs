@@ -27,22 +27,32 @@ pub fn skip(why: &str) {
 /// A process that ends with its test.
 pub struct Process(Child);
 
-impl Drop for Process {
-    fn drop(&mut self) {
+impl Process {
+    fn stop(&mut self) {
         // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 /// A router that plays its capture once `f.active` is true, and has the balancer `b`.
 pub struct Router {
-    _process: Process,
+    process: Process,
     program: PathBuf,
     pub socket: PathBuf,
 }
 
 impl Router {
+    pub fn stop(&mut self) {
+        self.process.stop();
+    }
+
     pub fn start(program: &Path, folder: &Path, name: &str) -> Router {
         let capture = folder.join(format!("{name}.pcap"));
         std::fs::write(&capture, pcap()).unwrap();
@@ -60,7 +70,7 @@ impl Router {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         // It prints its configuration when its socket is there.
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-        Router { _process: Process(child), program: program.to_path_buf(), socket }
+        Router { process: Process(child), program: program.to_path_buf(), socket }
     }
 
     fn call(&self, words: &[&str]) -> String {
@@ -146,11 +156,15 @@ pub struct Settings<'a> {
 }
 
 pub struct Fleet {
-    _process: Process,
+    process: Process,
     config: PathBuf,
 }
 
 impl Fleet {
+    pub fn stop(&mut self) {
+        self.process.stop();
+    }
+
     pub fn start(folder: &Path, settings: &Settings<'_>) -> Fleet {
         let Settings { fleet, machine, files, listen, peers, socket, more, prefix } = settings;
         let config = folder.join(format!("{files}.toml"));
@@ -164,7 +178,7 @@ impl Fleet {
         let words: Vec<_> = prefix.iter().chain([&program]).collect();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).arg("run").arg("--config").arg(&config);
-        Fleet { _process: Process(command.spawn().unwrap()), config }
+        Fleet { process: Process(command.spawn().unwrap()), config }
     }
 
     /// The status; null while the process does not answer.
