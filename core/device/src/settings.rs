@@ -34,7 +34,7 @@ impl Default for RxSettings {
             outbound: false,
             timestamps: true,
             queues: 1,
-            // 41 ms of 100,000 frames of 60 bytes a second: others get the processor for up to 25 ms at a time.
+            // 41 ms of 100,000 frames a second: others have the processor for up to 25 ms at a time.
             ring_bytes: 8 << 20,
             busy_poll: None,
         }

@@ -13,8 +13,8 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Frames of a flood, sent by a burst and a pause in turns: at most 20,000 a second. More would ask how soon a busy
-/// machine runs the worker, whose ring overflows meanwhile, and not what the router does with a flood.
+/// Frames of a flood, sent by a burst and a pause in turns: at most 20,000 a second. More would ask how soon
+/// a busy machine runs the worker, whose ring overflows meanwhile, and not what the router does with a flood.
 const FRAMES: u32 = 30_000;
 const BURST: usize = 400;
 const PAUSE: Duration = Duration::from_millis(20);
