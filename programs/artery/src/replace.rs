@@ -48,6 +48,11 @@ impl Replacer {
         Replacer { handle, reading, output: voice, turn: Arc::default(), closing: Arc::default() }
     }
 
+    /// The router.
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// How messages of the router are written.
     pub(crate) fn voice(&self) -> Output {
         self.output

@@ -99,6 +99,11 @@ pub(super) static HANDLERS: &[Handler] = &[
     )
     .once(),
     Handler::read(
+        "routes_by_hand",
+        "the routes that `add_route` and `set_route` set, a line each, as they take them",
+        &Show(|r: &mut IpRouter| routes_by_hand(r)),
+    ),
+    Handler::read(
         "counts",
         "what the router has said and kept: `[NAME]`, or all, a line each",
         &Read(|r: &mut IpRouter, text, _| r.counters_text(text)),
@@ -111,6 +116,12 @@ pub(super) static HANDLERS: &[Handler] = &[
     )
     .once(),
 ];
+
+fn routes_by_hand(r: &mut IpRouter) -> String {
+    // Lock order.
+    let _tables = r.router.lock_tables();
+    r.router.routes_by_hand().values().map(|route| format!("{route}\n")).collect()
+}
 
 /// Changes the tables, and runs the slow path to apply the change.
 fn change_tables(

@@ -231,6 +231,53 @@ fn routes_that_were_added_by_hand_stay_unless_the_file_has_their_prefix() {
 }
 
 #[test]
+fn routes_by_hand_that_a_change_removed_are_back_when_it_is_undone() {
+    on_the_net("config-undone-by-hand", |net| {
+        let router = Running::start(net, &[])?;
+        let files = Files::new();
+        router.say(&["route", "add", "10.9.0.0/16", "via", FAR[0]])?;
+        router.say(&["route", "add", "10.8.0.0/16", "via", FAR[0]])?;
+        router.say(&["route", "add", "10.7.0.0/16", "via", NEAR[0]])?;
+        let before = router.say(&["show", "routes"])?;
+        let text = "port = [\"eth0=10.0.1.1/24,fd00:1::1/64\"]\nroute = [\"10.8.0.0/16=blackhole\"]\n";
+        router.say(&["apply", &files.write("r.toml", text), "--confirm", "2s"])?;
+        let routes = router.say(&["show", "routes"])?;
+        assert!(routes.contains("blackhole") && routes.contains("10.7.0.0/16"), "{routes}");
+        assert!(!routes.contains("10.9.0.0/16"), "{routes}");
+        // What is done meanwhile stays.
+        router.say(&["route", "del", "10.7.0.0/16"])?;
+        until(SOON, || Ok(router.process.stderr_so_far().contains("was not confirmed, and is undone")))?;
+        let expected: String = before.split_inclusive('\n').filter(|line| !line.contains("10.7.")).collect();
+        until(SOON, || Ok(router.say(&["show", "routes"])? == expected))
+    });
+}
+
+#[test]
+fn ports_lose_ipv6_under_way_and_get_their_first_of_it_at_a_start() {
+    on_the_net("config-first-ipv6", |net| {
+        let files = Files::new();
+        let narrow = "port = [\n    \"eth0=10.0.1.1/24\",\n    \"eth1=10.0.2.1/24\",\n]\n";
+        let (wide, narrow) = (files.write("wide.toml", PORT_LINES), files.write("narrow.toml", narrow));
+        let router = start_from(net, &wide)?;
+        router.say(&["apply", &narrow])?;
+        assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
+        assert_eq!(net.a.ping(FAR[1], 1)?.received, 0);
+        router.say(&["apply", &wide])?;
+        FAR.iter().try_for_each(|far| until(SOON, || Ok(net.a.ping(far, 1)?.received == 1)))?;
+        end(router.process)?;
+        let mut router = start_on(&net.r, &[&narrow])?;
+        until_answered(&net.a, FAR[0], &mut router.process)?;
+        let refusal = router.refused(&["apply", &wide], 1)?;
+        for (line, device) in [(2, "eth0"), (3, "eth1")] {
+            let expected = format!("wide.toml:{line}: port {device}=");
+            assert!(refusal.contains(&expected) && refusal.contains("only by a restart"), "{refusal}");
+        }
+        assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
+        Ok(())
+    });
+}
+
+#[test]
 fn the_hosts_interface_changes_with_the_ports() {
     on_the_net("config-host", |net| {
         let router = Running::start(net, &[])?;

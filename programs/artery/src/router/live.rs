@@ -9,7 +9,7 @@ use crate::control_socket::OwnHandlers;
 use crate::options::{matches_of, usage_error};
 use crate::reload::{ConfigurationSource, Reread};
 use crate::replace::Replacer;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,7 @@ pub(super) struct Prepared {
     hosts: Vec<String>,
     services: Names,
     devices: HashSet<String>,
+    promiscuous: HashSet<String>,
     /// The configuration for the engine.
     pub(super) text: String,
     pub(super) warnings: Vec<String>,
@@ -104,10 +105,13 @@ fn prepare(
     let warnings =
         host::warnings(&plan).into_iter().chain(plan.fpm.as_ref().and_then(Fpm::warning)).collect();
     let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
-    let devices = plan.ports.iter().map(|port| port.device().to_string()).collect();
+    let devices: HashSet<String> = plan.ports.iter().map(|port| port.device().to_string()).collect();
+    let is_promiscuous =
+        |device: &&String| plan.needs_promiscuous(device) || plan.open_promiscuous.contains(*device);
+    let promiscuous = devices.iter().filter(is_promiscuous).cloned().collect();
     let services = names(&plan.services);
     let hosts = plan.host_interfaces().map(str::to_string).collect();
-    Ok(Prepared { candidate, hosts, services, devices, text, warnings, taken })
+    Ok(Prepared { candidate, hosts, services, devices, promiscuous, text, warnings, taken })
 }
 
 /// The configuration of a running router.
@@ -118,6 +122,8 @@ struct State {
     hosts: HashSet<String>,
     services: Names,
     ports: Vec<HeldPort>,
+    /// The interfaces that are open in promiscuous mode.
+    promiscuous: HashSet<String>,
     /// Whether a reload is under way.
     reloads: bool,
     /// A change that is undone unless it is confirmed.
@@ -129,6 +135,8 @@ struct State {
 /// The state before a change that is to be confirmed.
 struct Pending {
     before: Candidate,
+    /// Routes that were set by hand, and that the change removed.
+    lost_routes: Vec<String>,
     number: u64,
     until: Instant,
 }
@@ -144,11 +152,17 @@ fn lock(state: &Shared) -> MutexGuard<'_, State> {
 
 impl Live {
     pub(super) fn new(prepared: Prepared) -> Live {
-        let Prepared { candidate, hosts, services, taken, .. } = prepared;
-        let hosts = hosts.into_iter().collect();
-        let state =
-            State { candidate, hosts, services, ports: taken, reloads: false, pending: None, applied: 0 };
-        Live(Arc::new(Mutex::new(state)))
+        let Prepared { candidate, hosts, services, promiscuous, taken, .. } = prepared;
+        Live(Arc::new(Mutex::new(State {
+            candidate,
+            hosts: hosts.into_iter().collect(),
+            services,
+            ports: taken,
+            promiscuous,
+            reloads: false,
+            pending: None,
+            applied: 0,
+        })))
     }
 }
 
@@ -166,6 +180,7 @@ impl State {
         name_elements(&mut plan.services, &self.services);
         pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
         let held = self.ports.iter().map(|port| port.device.clone()).collect();
+        self.keep_promiscuous(&held, &mut plan, &mut mistakes);
         let taken = machine::claim_interfaces(&mut plan, &held, &mut mistakes);
         machine::check_host(&plan, &self.hosts, &mut mistakes);
         let mut prepared = prepare(candidate, plan, taken, mistakes)?;
@@ -174,10 +189,28 @@ impl State {
         Ok(prepared)
     }
 
+    /// An open interface can't change between promiscuous mode and the other.
+    fn keep_promiscuous(&self, held: &HashSet<String>, plan: &mut Plan, mistakes: &mut Vec<String>) {
+        let mut named = HashSet::new();
+        let needs = |port: &&super::Port| {
+            let device = port.device();
+            held.contains(device) && !self.promiscuous.contains(device) && plan.needs_promiscuous(device)
+        };
+        for port in plan.ports.iter().filter(needs).filter(|port| named.insert(port.device())) {
+            mistakes.push(format!(
+                "{}: {} gets its first IPv6 address, VLAN or interface of the host only by a restart of the \
+                 router",
+                port.option,
+                port.device()
+            ));
+        }
+        plan.open_promiscuous = self.promiscuous.intersection(held).cloned().collect();
+    }
+
     /// Makes the prepared configuration the router's current one.
     fn accept(&mut self, prepared: Prepared) {
-        let Prepared { candidate, hosts, services, devices, taken, .. } = prepared;
-        (self.candidate, self.services) = (candidate, services);
+        let Prepared { candidate, hosts, services, devices, promiscuous, taken, .. } = prepared;
+        (self.candidate, self.services, self.promiscuous) = (candidate, services, promiscuous);
         self.hosts.extend(hosts);
         self.ports.retain(|port| devices.contains(&port.device));
         self.ports.extend(taken);
@@ -192,6 +225,17 @@ impl State {
         Ok(said)
     }
 
+    /// Returns to what there was before a change. Gives warnings, a line each.
+    fn restore(&mut self, pending: Pending, replacer: &Replacer) -> Result<String, String> {
+        let mut said = self.change(pending.before, replacer)?;
+        for route in &pending.lost_routes {
+            if let Err(error) = replacer.handle().write_handler(ADD_ROUTE, route) {
+                said.push_str(&format!("the route {route}, which was added by hand, is gone: {error}\n"));
+            }
+        }
+        Ok(said)
+    }
+
     /// Why nothing can be changed now.
     fn busy(&self) -> Result<(), String> {
         match &self.pending {
@@ -203,6 +247,17 @@ impl State {
             None => Ok(()),
         }
     }
+}
+
+/// The handlers of the router's routes that are set by hand.
+const ROUTES_BY_HAND: &str = "ip.routes_by_hand";
+const ADD_ROUTE: &str = "ip.add_route";
+
+/// The routes that were set by hand, as `ADD_ROUTE` takes them.
+fn routes_by_hand(replacer: &Replacer) -> BTreeSet<String> {
+    // A router that does not answer now has none to keep.
+    let routes = replacer.handle().read_handler(ROUTES_BY_HAND, "").unwrap_or_default();
+    routes.lines().map(str::to_string).collect()
 }
 
 impl Pending {
@@ -297,6 +352,7 @@ impl ConfigurationHandlers {
         let mut state = lock(&self.state);
         state.busy()?;
         let before = state.candidate.clone();
+        let routes_before = routes_by_hand(&self.replacer);
         let said = state.change(candidate, &self.replacer)?;
         self.replacer.voice().log_event(
             "applied",
@@ -304,7 +360,9 @@ impl ConfigurationHandlers {
             &[("file", file)],
         );
         if !confirm.is_zero() {
-            self.start_confirmation(&mut state, before, confirm)?;
+            let kept = routes_by_hand(&self.replacer);
+            let lost_routes = routes_before.difference(&kept).cloned().collect();
+            self.start_confirmation(&mut state, before, lost_routes, confirm)?;
         }
         Ok(said)
     }
@@ -313,12 +371,12 @@ impl ConfigurationHandlers {
         &self,
         state: &mut State,
         before: Candidate,
+        lost_routes: Vec<String>,
         confirm: Duration,
     ) -> Result<(), String> {
         state.applied += 1;
         let number = state.applied;
-        let spare = before.clone();
-        state.pending = Some(Pending { before, number, until: Instant::now() + confirm });
+        state.pending = Some(Pending { before, lost_routes, number, until: Instant::now() + confirm });
         let (shared, replacer) = (self.state.clone(), self.replacer.clone());
         let body = move || {
             std::thread::sleep(confirm);
@@ -326,8 +384,7 @@ impl ConfigurationHandlers {
         };
         // A change that could not be undone later is undone now.
         std::thread::Builder::new().name("confirm".to_string()).spawn(body).map(drop).map_err(|error| {
-            state.pending = None;
-            let undone = state.change(spare, &self.replacer);
+            let undone = state.pending.take().map(|pending| state.restore(pending, &self.replacer));
             format!("can't start the thread that undoes this ({error}), so it was undone at once: {undone:?}")
         })
     }
@@ -343,7 +400,7 @@ fn undo(shared: &Shared, number: u64, replacer: &Replacer) {
     let mut state = lock(shared);
     let Some(pending) = state.pending.take_if(|pending| pending.number == number) else { return };
     let voice = replacer.voice();
-    match state.change(pending.before, replacer) {
+    match state.restore(pending, replacer) {
         Ok(said) => {
             voice.complain_of(&said);
             voice.log_event("undone", "what was applied was not confirmed, and is undone", &[]);
