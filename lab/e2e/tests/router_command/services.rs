@@ -314,6 +314,46 @@ fn checks_without_the_hosts_interface_are_refused_with_the_remedy() {
     });
 }
 
+#[test]
+fn services_and_servers_that_would_get_no_connection_are_refused() {
+    on_the_net("command-service-never", |net| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let file_name = file.path().display().to_string();
+        for (services, expected) in [
+            (&["192.0.2.1:80/tcp=a=10.0.2.2", "192.0.2.1:80/tcp=b=10.0.2.3"][..], "takes all of its packets"),
+            (&["192.0.2.1=a=10.0.2.2", "192.0.2.1:80/tcp=b=10.0.2.3"], "takes all of its packets"),
+            (&["192.0.2.1:80=a=10.0.2.2", "192.0.2.1:80/udp=b=10.0.2.3"], "takes all of its packets"),
+            (&["192.0.2.1:80/tcp=a=10.0.2.1"], "the server 10.0.2.1 is an address of this router"),
+            (&["192.0.2.1:80/tcp=a=10.0.2.2,b=192.0.2.1"], "the server 192.0.2.1 is the service itself"),
+        ] {
+            let options = services.iter().flat_map(|service| ["--service", service]);
+            let refused = net.r.command([artery()?]).arg("router").args(PORTS).args(options).output()?;
+            let last = services.last().unwrap();
+            assert_eq!(refused.code(), Some(2), "{}", refused.stderr);
+            let line = format!("--service {last}: ");
+            assert!(
+                refused.stderr.contains(&line) && refused.stderr.contains(expected),
+                "{}",
+                refused.stderr
+            );
+            let lines: String = services.iter().map(|service| format!("  \"{service}\",\n")).collect();
+            let text =
+                format!("port = [\"eth0=10.0.1.1/24\", \"eth1=10.0.2.1/24\"]\nservice = [\n{lines}]\n");
+            std::fs::write(file.path(), text).unwrap();
+            let refused = net.r.command([artery()?]).arg("router").arg(&file_name).output()?;
+            let line = format!("{file_name}:{}: service {last}: ", 2 + services.len());
+            assert!(
+                refused.stderr.contains(&line) && refused.stderr.contains(expected),
+                "{}",
+                refused.stderr
+            );
+        }
+        // The smaller one first is what people want.
+        let options = ["--service", "192.0.2.1:80/tcp=a=10.0.2.2", "--service", "192.0.2.1=b=10.0.2.2"];
+        end(Running::start(net, &options)?.process).map(drop)
+    });
+}
+
 /// The link address that a host has for a neighbor.
 fn station_of(host: &Host, address: &str) -> Result<Option<String>> {
     let neighbors = host.neighbors()?;

@@ -30,6 +30,7 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
     name_host_interfaces(options, &mut plan.ports, mistakes);
     service::set_checks(options, &mut plan.services, mistakes);
     service::name_elements(&mut plan.services, &Vec::new());
+    service::judge(&plan, mistakes);
     service::place_addresses(&mut plan);
     plan
 }

@@ -10,13 +10,20 @@ use std::net::{IpAddr, SocketAddr};
 /// A service and its members.
 #[derive(Debug)]
 pub(super) struct Service {
+    /// The option, for messages.
+    option: String,
     /// What clients connect to.
     address: IpAddr,
+    /// None for all ports.
+    port: Option<u16>,
+    /// Empty for all protocols.
+    protocol: String,
     /// The address, port and protocol, in FlowBalancer's form.
     place: String,
     /// The same as the option says it.
     name: String,
     members: Vec<String>,
+    member_addresses: Vec<IpAddr>,
     /// The health check of members, if there is one.
     check: Option<String>,
     /// The name of its element.
@@ -42,27 +49,33 @@ pub(super) fn read(text: &str) -> Result<Service, String> {
     if !["", "tcp", "udp"].contains(&protocol) {
         return Err(wrong(format!("'{protocol}' is neither tcp nor udp; write {WANTS}")));
     }
-    let ip = match address.parse::<SocketAddr>() {
-        Ok(both) if both.port() > 0 => both.ip(),
+    let (ip, port) = match address.parse::<SocketAddr>() {
+        Ok(both) if both.port() > 0 => (both.ip(), Some(both.port())),
         Ok(_) => return Err(wrong(format!("{address}: a port is a number from 1 to 65535"))),
-        Err(_) => address
-            .parse()
-            .map_err(|_| wrong(format!("'{address}' is not a valid address; write {WANTS}")))?,
+        Err(_) => {
+            let invalid = |_| wrong(format!("'{address}' is not a valid address; write {WANTS}"));
+            (address.parse().map_err(invalid)?, None)
+        }
     };
     let place = format!("{address} {protocol}").trim_end().to_string();
     let name = text.split('=').next().unwrap_or_default().to_string();
+    let (members, member_addresses) = all_members(members, ip).map_err(wrong)?;
     Ok(Service {
+        option: format!("--service {text}"),
         address: ip,
+        port,
+        protocol: protocol.to_string(),
         place,
         name,
-        members: all_members(members, ip).map_err(wrong)?,
+        members,
+        member_addresses,
         check: None,
         element: String::new(),
     })
 }
 
-/// Members behind commas, each of another name.
-fn all_members(text: &str, service: IpAddr) -> Result<Vec<String>, String> {
+/// Members behind commas, each of another name, and their addresses.
+fn all_members(text: &str, service: IpAddr) -> Result<(Vec<String>, Vec<IpAddr>), String> {
     let mut names = HashSet::new();
     let one = |word: &str| {
         let member = member(word, service)?;
@@ -70,11 +83,11 @@ fn all_members(text: &str, service: IpAddr) -> Result<Vec<String>, String> {
         let repeated = || format!("two servers are called {name}; give each a name of its own");
         names.insert(name.to_string()).then_some(member).ok_or_else(repeated)
     };
-    text.split(',').map(one).collect()
+    text.split(',').map(one).collect::<Result<Vec<_>, _>>().map(|all| all.into_iter().unzip())
 }
 
 /// `NAME=ADDRESS[:PORT][@WEIGHT]`, of the service's family.
-fn member(word: &str, service: IpAddr) -> Result<String, String> {
+fn member(word: &str, service: IpAddr) -> Result<(String, IpAddr), String> {
     let wants = || format!("'{word}' is not a server; write NAME=ADDRESS, as in web1=10.0.2.11");
     let (name, place) = word.split_once('=').ok_or_else(wants)?;
     let (place, weight) = place.split_once('@').unwrap_or((place, "1"));
@@ -83,7 +96,7 @@ fn member(word: &str, service: IpAddr) -> Result<String, String> {
     if member.address.is_ipv4() != service.is_ipv4() {
         return Err(format!("{word}: {} takes no packets to {service}, of the other family", member.address));
     }
-    Ok(if weight == "1" { format!("{name} {place}") } else { text })
+    Ok((if weight == "1" { format!("{name} {place}") } else { text }, member.address))
 }
 
 /// How connections are spread over members; mistakes are added to `mistakes`.
@@ -166,6 +179,42 @@ fn strange(text: &str) -> Option<String> {
     let is_strange = |c: &char| !(c.is_ascii_alphanumeric() || " -_./:=%~+&?@".contains(*c));
     let comment = ["//", "/*"].into_iter().find(|mark| text.contains(mark)).map(str::to_string);
     comment.or_else(|| text.chars().find(is_strange).map(String::from))
+}
+
+/// Adds to `mistakes` services that could never have a connection, and servers that could never get one.
+pub(super) fn judge(plan: &Plan, mistakes: &mut Vec<String>) {
+    let own: HashSet<IpAddr> =
+        plan.ports.iter().flat_map(|port| &port.addresses).map(|(address, _)| *address).collect();
+    for (n, service) in plan.services.iter().enumerate() {
+        let what = &service.option;
+        if let Some(first) = plan.services[..n].iter().find(|first| first.takes_all_of(service)) {
+            mistakes.push(format!(
+                "{what}: --service {} before it takes all of its packets; name all servers there, or put it \
+                 first if it is the smaller one",
+                first.name
+            ));
+        }
+        for address in &service.member_addresses {
+            if own.contains(address) {
+                mistakes.push(format!(
+                    "{what}: the server {address} is an address of this router; name other machines"
+                ));
+            } else if *address == service.address {
+                mistakes.push(format!(
+                    "{what}: the server {address} is the service itself; name the server's own address"
+                ));
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Whether no packet of another service that stands behind this one gets there.
+    fn takes_all_of(&self, other: &Service) -> bool {
+        self.address == other.address
+            && self.port.is_none_or(|port| other.port == Some(port))
+            && (self.protocol.is_empty() || self.protocol == other.protocol)
+    }
 }
 
 /// Has ports answer for the services whose addresses are in their prefixes: clients on their links resolve
