@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// How often the change counters are read.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// What the kernel wants an interface to carry that has IPv6 (RFC 8200 section 5), in bytes.
+const LEAST_IPV6_MTU: u32 = 1280;
 
 /// Keeps the routes by interfaces of the host. Dropping the last of these handles removes the routes.
 pub(super) struct HostRouteFollower(Arc<Shared>);
@@ -118,6 +120,8 @@ struct Host {
     has: HashSet<RouteByGateway>,
     /// Routes that the host refused.
     refused: HashSet<RouteByGateway>,
+    /// Whether its MTU is enough for the kernel to have IPv6 there.
+    has_ipv6: bool,
     link_local: Vec<Ipv6Addr>,
 }
 
@@ -266,7 +270,8 @@ impl Host {
         let mut routes = HostRoutes::open(interface.index)?;
         let has = routes.read()?.into_iter().collect();
         let (refused, link_local) = Default::default();
-        Ok(Host { name: interface.name, port, routes, has, refused, link_local })
+        let has_ipv6 = interface.mtu >= LEAST_IPV6_MTU;
+        Ok(Host { name: interface.name, port, routes, has, refused, has_ipv6, link_local })
     }
 
     /// Deletes unwanted routes. A route whose gateway changes is deleted, too: for IPv6 two with one metric
@@ -287,7 +292,7 @@ impl Host {
 
     /// Adds missing routes; returns one that the kernel refused, if there is one.
     fn add_missing(&mut self, wanted: &Wanted) -> io::Result<Option<((std::net::IpAddr, u8), io::Error)>> {
-        if self.port.is_none() && self.link_local != wanted.link_local {
+        if self.port.is_none() && self.has_ipv6 && self.link_local != wanted.link_local {
             self.routes.set_link_local(&wanted.link_local)?;
             self.link_local.clone_from(&wanted.link_local);
         }

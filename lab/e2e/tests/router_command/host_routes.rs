@@ -1,7 +1,7 @@
 //! What the router's host has of its routes, and how the host reaches link-local addresses.
 
 use super::fpm::{SERVER, ip};
-use super::net::{FAR, Net, Running, on_the_net};
+use super::net::{FAR, Net, Running, on_the_net, start_on};
 use crate::support::{SOON, end, until};
 use artery_l3::router::link_local;
 use artery_netlink::build;
@@ -73,6 +73,21 @@ fn the_host_has_the_routers_routes_while_they_last() {
         until_route(&net.r, "-4", "10.7.0.0/16", Some(FAR[0]))?;
         end(router.process)?;
         assert!(own_routes(&net.r, "-4")?.is_empty() && own_routes(&net.r, "-6")?.is_empty());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_host_gets_routes_also_by_an_interface_too_small_for_ipv6() {
+    on_the_net("host-routes-small", |net| {
+        let ports = ["--port", "eth0=10.0.1.1/24,mtu=1000", "--port", "eth1=10.0.2.1/24"];
+        let options = [&ports[..], &["--route", "10.7.0.0/16=10.0.2.2"]].concat();
+        let mut router = start_on(&net.r, &options)?;
+        router.until_answered(&net.a, FAR[0])?;
+        until_route(&net.r, "-4", "10.7.0.0/16", Some(FAR[0]))?;
+        until_route(&net.r, "-4", "default", Some("169.254.0.1"))?;
+        let said = router.process.stderr_so_far();
+        assert!(!said.contains("failed"), "{said}");
         Ok(())
     });
 }
