@@ -48,6 +48,9 @@ fn what_would_leave_by_a_port_that_does_not_send_is_left_to_the_kernel_and_told_
         adopted
             .wait_for("nothing can be forwarded by XDP between these ports; so all ports go by tc", SOON)?;
         until(SOON, || Ok(adopted.state()?["ports"][1]["ipv4"] == "fast"))?;
+        adopted.wait_for("eth1: what leaves there is forwarded by tc", SOON)?;
+        let said = adopted.stderr_so_far();
+        assert_eq!(said.matches("its driver sends what XDP redirects").count(), 1, "{said}");
         let before = forwarded_past_kernel(&adopted)?;
         assert_eq!(net.a.ping_with("10.0.2.2", 20, &["-i", "0.01"])?.received, 20);
         assert!(forwarded_past_kernel(&adopted)? >= before + 40);

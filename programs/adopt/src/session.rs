@@ -556,7 +556,8 @@ impl Session {
         DriverSurvey::of(here.map(|port| port.index), &self.undelivered)
     }
 
-    fn is_by_xdp(&self) -> bool {
+    /// Whether a port is adopted by XDP.
+    pub fn is_by_xdp(&self) -> bool {
         self.ports.iter().any(|port| self.accelerator.mode(port.index).is_some_and(|mode| !mode.is_tc()))
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn command(options: &NeighborOptions) -> anyhow::Result<u8> {
     let mut router = IpRouter::find(&change.router)?;
     let port = match (&said.port, said.address) {
         (Some(port), _) => port.clone(),
-        (None, Some(address)) => port_of(&mut router, address)?,
+        (None, Some(address)) => port_of(&mut router, address, "dev")?,
         (None, None) => String::new(),
     };
     let address = said.address.map_or(String::new(), |address| address.to_string());
@@ -131,15 +131,15 @@ fn check(action: &Action, said: Said) -> Result<Said, String> {
     }
 }
 
-/// The port on whose link an address is.
-fn port_of(router: &mut IpRouter, address: IpAddr) -> anyhow::Result<String> {
+/// The port on whose link an address is. `word` is what the command takes a port behind.
+fn port_of(router: &mut IpRouter, address: IpAddr, word: &str) -> anyhow::Result<String> {
     let ports = router.query("ports_json", "")?;
     let on_link = list(&ports, "ports").iter().filter(|port| is_on_link(port, address));
     let names: Vec<String> = on_link.map(|port| text(port, "name")).collect();
     match &names[..] {
         [one] => Ok(one.clone()),
-        [] => bail!("{address}: no port has a network with it; say by which port, as in 'dev eth1'"),
-        several => bail!("{address} may be on several links; say by 'dev' which: {}", several.join(", ")),
+        [] => bail!("{address}: no port has a network with it; say by which port, as in '{word} eth1'"),
+        several => bail!("{address} may be on several links; say by '{word}' which: {}", several.join(", ")),
     }
 }
 

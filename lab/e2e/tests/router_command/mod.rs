@@ -407,6 +407,9 @@ fn routes_and_neighbors_are_shown_and_changed_as_on_bsd() {
         assert!(router.say(&["arp", "10.0.1.77"])?.contains("02:00:00:00:00:77    eth0 static    p\n"));
         assert_eq!(router.say(&["arp", "-d", "10.0.1.77"])?, "10.0.1.77 deleted\n");
         assert!(router.refused(&["arp", "-n", "10.0.1.77"], 1)?.contains("10.0.1.77 -- no entry"));
+        let elsewhere = router.refused(&["arp", "-s", "10.9.9.9", "02:00:00:00:00:09"], 1)?;
+        assert!(elsewhere.contains("say by which port, as in '-i eth1'"), "{elsewhere}");
+        router.say(&["arp", "-i", "eth1", "-s", "10.9.9.9", "02:00:00:00:00:09"])?;
         let ndp = router.say(&["ndp", "-an"])?;
         assert!(ndp.starts_with("Neighbor ") && !lines_of(&ndp, "fd00:2::2").is_empty(), "{ndp}");
         assert!(ndp.lines().any(|line| line.starts_with("fe80::") && line.contains("%eth0 ")), "{ndp}");

@@ -386,7 +386,9 @@ impl Reason {
             Reason::Source => "its source may not be forwarded, or is an address of this machine",
             Reason::ReversePath => "the route back to its source is not what the port demands",
             Reason::NoRoute => "no route to its destination",
-            Reason::Kernel => "its route is the kernel's: to this machine, to a link, or to nowhere",
+            Reason::Kernel => {
+                "its route is the kernel's: to this machine, to a link, to nowhere, or for some sources only"
+            }
             Reason::Unresolved => "the neighbor's link address is not known",
             Reason::TooBig => "longer than the MTU of the output",
             Reason::SamePort => "would leave where it came, and the kernel may send a redirect",

@@ -502,10 +502,11 @@ impl Said {
         for port in new(&self.without_redirect, &without_redirect)
             .filter(|port| gone.iter().all(|gone| gone.index != port.index))
         {
-            let said = format!(
-                "{}: its driver sends what XDP redirects, so that what leaves there is forwarded",
-                port.name
-            );
+            let said = match session.is_by_xdp() {
+                true => "its driver sends what XDP redirects, so that what leaves there is forwarded",
+                false => "what leaves there is forwarded by tc",
+            };
+            let said = format!("{}: {said}", port.name);
             voice.log_event("hearing", &said, &[("port", &port.name)]);
         }
         let without_multi_buffer: Vec<Port> = session.without_multi_buffer().cloned().collect();
@@ -520,7 +521,9 @@ impl Said {
         }
         let is_as_before = without_redirect.is_empty() == self.without_redirect.is_empty();
         if !is_as_before || self.blockers.as_deref() != Some(session.blockers()) {
-            say_guards(session.blockers(), without_redirect.is_empty(), voice);
+            let is_all = without_redirect.is_empty();
+            let has_rules = session.driver().mirror().exclusion_reasons().next().is_some();
+            say_guards(session.blockers(), is_all, has_rules, voice);
         }
         *self = Said {
             blockers: Some(session.blockers().to_vec()),
@@ -536,10 +539,12 @@ fn new<'p>(ports: &'p [Port], others: &[Port]) -> impl Iterator<Item = &'p Port>
     ports.iter().filter(|port| others.iter().all(|other| other.index != port.index))
 }
 
-fn say_guards(guards: &[Blocker], is_all: bool, voice: Output) {
+fn say_guards(guards: &[Blocker], is_all: bool, has_rules: bool, voice: Output) {
     match guards {
         [] if is_all => {
-            voice.log_event("unguarded", "nothing keeps traffic between these ports in the kernel", &[])
+            let what = if has_rules { "nothing else" } else { "nothing" };
+            let said = format!("{what} keeps traffic between these ports in the kernel");
+            voice.log_event("unguarded", &said, &[]);
         }
         guards => guards.iter().for_each(|guard| {
             voice.log_event("guard", &guard.to_string(), &[("what", &guard.what), ("remedy", &guard.remedy)]);

@@ -113,7 +113,7 @@ fn change(options: &BsdNeighborOptions, wanted: Option<Named>, router: &mut IpRo
     };
     let port = match scope.or_else(|| options.interface.clone()) {
         Some(port) => port,
-        None => port_of(router, address)?,
+        None => port_of(router, address, "-i")?,
     };
     if options.delete {
         router.write("remove_neighbor", &format!("{port} {address}"))?;
