@@ -28,6 +28,7 @@ pub mod rtnetlink;
 mod rule;
 mod settings;
 pub mod socket;
+mod tunnel;
 
 pub use address::Address;
 pub use attributes::{Attributes, parse_text};
@@ -41,6 +42,7 @@ pub use next_hop::{NextHopObject, ObjectKind};
 pub use route::{Path, Route, RouteHop, RouteKind};
 pub use rule::{Rule, RuleAction, Selectors};
 pub use settings::Settings;
+pub use tunnel::{IpTunnel, TunnelOption, TunnelProtocol};
 
 #[cfg(test)]
 mod tests;

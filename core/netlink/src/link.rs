@@ -1,6 +1,7 @@
 //! Links: interfaces of the machine, and what they are (struct
 //! ifinfomsg and IFLA attributes, linux/if_link.h).
 use super::attributes::{Attributes, parse_text, read_u16, read_u32};
+use super::tunnel::IpTunnel;
 use artery_wire::EtherAddr;
 
 const HEADER: usize = 16;
@@ -72,6 +73,8 @@ pub enum LinkKind {
         /// The number of its routing table (IFLA_VRF_TABLE).
         table: u32,
     },
+    /// A tunnel of GRE or IPIP over IPv4.
+    Tunnel(IpTunnel),
     /// Anything else, by the kernel's word for it.
     Other(String),
 }
@@ -124,7 +127,11 @@ impl Link {
         match hardware {
             ARPHRD_ETHER => self.kind = ether_kind(info, parent),
             ARPHRD_LOOPBACK => self.kind = LinkKind::Loopback,
-            _ => {}
+            _ => {
+                if let Some(tunnel) = IpTunnel::parse_message(payload) {
+                    self.kind = LinkKind::Tunnel(tunnel);
+                }
+            }
         }
     }
 }

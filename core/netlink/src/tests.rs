@@ -143,6 +143,58 @@ fn a_vrf_knows_its_table() {
     assert_eq!(vrf(&[]), LinkKind::Vrf { table: 0 }, "no table has this number");
 }
 
+/// A message about an interface of a hardware type, with what it says of its kind.
+fn link_of_kind(hardware: u16, kind: &[u8], data: &[Vec<u8>]) -> Link {
+    let info = [attribute(1, kind), attribute(0x8002, &data.concat())].concat();
+    let flags = 0x1_0043u32.to_ne_bytes();
+    let header = [&[0, 0][..], &hardware.to_ne_bytes(), &9u32.to_ne_bytes(), &flags, &[0; 4]].concat();
+    let attributes = [attribute(3, b"tun9\0"), attribute(18, &info)];
+    let Record::Link(link) = record(&message(16, 0, &header, &attributes)) else { panic!("not a link") };
+    link
+}
+
+#[test]
+fn a_tunnel_knows_its_ends_and_what_is_more_than_a_header() {
+    let ends = |local, remote| [attribute(local, &[192, 0, 2, 1]), attribute(remote, &[192, 0, 2, 2])];
+    let gre = |more: &[Vec<u8>]| {
+        let data = [&ends(6, 7)[..], &[attribute(8, &[64]), attribute(10, &[1])], more].concat();
+        link_of_kind(778, b"gre\0", &data).kind
+    };
+    let expected = |option| {
+        LinkKind::Tunnel(IpTunnel {
+            protocol: TunnelProtocol::Gre,
+            local: [192, 0, 2, 1].into(),
+            remote: [192, 0, 2, 2].into(),
+            ttl: 64,
+            tos: 0,
+            lower: None,
+            option,
+        })
+    };
+    assert_eq!(gre(&[]), expected(None));
+    for (attributes, option) in [
+        (attribute(3, &0x2000u16.to_be_bytes()), TunnelOption::Key),
+        (attribute(2, &0x8000u16.to_be_bytes()), TunnelOption::Checksum),
+        (attribute(3, &0x1000u16.to_be_bytes()), TunnelOption::SequenceNumbers),
+        (attribute(18, &[]), TunnelOption::Metadata),
+        (attribute(19, &[1]), TunnelOption::IgnoresDf),
+        (number(20, 7), TunnelOption::Mark),
+        (attribute(14, &1u16.to_ne_bytes()), TunnelOption::OuterUdp),
+    ] {
+        assert_eq!(gre(&[attributes]), expected(Some(option)));
+    }
+    let ipip = |remote: [u8; 4], discovers: u8| {
+        let data = [attribute(2, &[192, 0, 2, 1]), attribute(3, &remote), attribute(10, &[discovers])];
+        let LinkKind::Tunnel(tunnel) = link_of_kind(768, b"ipip\0", &data).kind else { panic!("no tunnel") };
+        tunnel.option
+    };
+    assert_eq!(ipip([192, 0, 2, 2], 1), None);
+    assert_eq!(ipip([192, 0, 2, 2], 0), Some(TunnelOption::NoPathMtuDiscovery));
+    assert_eq!(ipip([0; 4], 1), Some(TunnelOption::SeveralRemotes));
+    let of_ipv6 = link_of_kind(823, b"ip6gre\0", &[]).kind;
+    assert_eq!(of_ipv6, LinkKind::Other("of hardware type 823".into()));
+}
+
 #[test]
 fn a_vlan_knows_its_number_tags_parent_and_bridge() {
     let Record::Link(link) = record(&link_message()) else { panic!("not a link") };

@@ -78,6 +78,25 @@ fn settings_by_which_the_kernel_knows_more_than_routes_are_told() {
 }
 
 #[test]
+fn what_tunnels_leave_to_the_kernel_is_told() {
+    on_the_net("adopt-tunnels", |net| {
+        let add = "ip link add tun9 type gre local 10.0.2.1 remote 10.0.2.2";
+        if net.r.run(["sh", "-c", add]).is_err() {
+            eprintln!("skipped: this kernel has no GRE");
+            return Ok(());
+        }
+        run(&net.r, "ip link set tun9 up")?;
+        let kept = || Ok::<_, artery_rig::RigError>(kept_in(&look_by(net, &["eth0", "eth1", "tun9"])?));
+        let arrives = ["tun9", "-", "in", "tun9 is a tunnel, whose headers the kernel takes off"];
+        assert_eq!(kept()?, [arrives.map(str::to_owned)]);
+        run(&net.r, "ip link change tun9 type gre local 10.0.2.1 remote 10.0.2.2 key 7")?;
+        let key = ["tun9", "-", "out", "tun9 is a tunnel with an option: key"].map(str::to_owned);
+        assert!(kept()?.contains(&key));
+        Ok(())
+    });
+}
+
+#[test]
 fn chains_of_nftables_are_told_unless_they_are_empty_and_accept() {
     on_the_net("adopt-nftables", |net| {
         needs(&net.r, &["nft"])?;

@@ -18,6 +18,7 @@ mod offloads;
 mod sysctl;
 mod tracking;
 mod traffic_control;
+mod tunnels;
 mod virtual_servers;
 mod watch;
 
@@ -52,6 +53,16 @@ pub struct Port {
     pub own: Option<OwnHook>,
     /// Whether it is a bridge, or packets arrive at it and leave by it for one.
     pub bridging: Bridging,
+    /// Whether it is a tunnel of GRE or IPIP over IPv4: it has no program, and packets that leave by it leave
+    /// by another port.
+    pub is_tunnel: bool,
+}
+
+impl Port {
+    /// Whether packets that arrive and leave have a program at the port itself.
+    pub fn has_program(&self) -> bool {
+        self.bridging != Bridging::Bridge && !self.is_tunnel
+    }
 }
 
 /// What a port has to do with an adopted bridge.
@@ -110,6 +121,8 @@ pub enum BlockerKind {
     Ipsec,
     /// A port whose frames have no Ethernet header.
     NoEthernet,
+    /// What a tunnel's packets need the kernel for.
+    Tunnel,
     /// A port that belongs to a bridge or a bond, or to a VRF where its routes can't be followed.
     Master,
     /// What a bridge does to frames, or the state of a member.
@@ -181,11 +194,10 @@ impl Blocker {
     }
     /// Whether packets that tc programs send pass through it all the same: queueing, and what is where frames
     /// leave. Chains of netfilter skip redirected packets there, and what is at a VLAN's interface is skipped
-    /// if frames leave by the interface below, as it is at a bridge.
+    /// if frames leave by the interface below, as it is at a bridge and at a tunnel.
     pub fn is_met_by_tc(&self, ports: &[Port]) -> bool {
-        let is_bridge = |port: &Port| port.bridging == Bridging::Bridge;
         let is_below =
-            |port: &Port| self.port == Some(port.index) && port.vlan_on.is_none() && !is_bridge(port);
+            |port: &Port| self.port == Some(port.index) && port.vlan_on.is_none() && port.has_program();
         let is_met = matches!(self.kind, BlockerKind::Queueing | BlockerKind::Filter | BlockerKind::Program);
         is_met && self.direction == Direction::Out && ports.iter().any(is_below)
     }
@@ -236,7 +248,7 @@ pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Bloc
     let with_below = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
     // Settings of a member of a bridge are about packets of its own, of which there are none.
     let routed = &routed_ports(ports);
-    let steps: [&dyn Fn() -> Vec<Blocker>; 11] = [
+    let steps: [&dyn Fn() -> Vec<Blocker>; 12] = [
         &|| sysctl::guards(routed),
         &|| or_unreadable("the bridges", bridges::find_blockers(ports)),
         &|| offloads::find_blockers(ports),
@@ -248,6 +260,7 @@ pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Bloc
         &|| or_unreadable("the queueing and filters of tc", traffic_control::guards(with_below)),
         &|| traffic_control::programs(with_below),
         &|| or_unreadable("the IPsec policies", ipsec::guards()),
+        &|| or_unreadable("the tunnels", tunnels::find_blockers(ports)),
     ];
     let found = steps.into_iter().flat_map(|step| {
         let found = step();
@@ -285,8 +298,14 @@ mod tests {
 
     #[test]
     fn a_guard_keeps_what_it_is_about_and_nothing_else() {
-        let port =
-            |index| Port { index, name: String::new(), vlan_on: None, own: None, bridging: Bridging::None };
+        let port = |index| Port {
+            index,
+            name: String::new(),
+            vlan_on: None,
+            own: None,
+            bridging: Bridging::None,
+            is_tunnel: false,
+        };
         let guard = Blocker::new(BlockerKind::Queueing, String::new(), String::new());
         assert!(guard.blocks_from(&port(1), Family::V4) && guard.blocks_to(&port(2), Family::V6));
         let guard = guard.at_port(1, Direction::Out).for_family(Family::V4);

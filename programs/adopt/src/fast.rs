@@ -28,14 +28,16 @@ mod shared_arrays;
 #[cfg(test)]
 mod tests;
 
-pub use accelerator::{Accelerator, FdbEntry};
+pub use accelerator::{Accelerator, FdbEntry, TunnelRoute};
 pub(crate) use candidates::ENOUGH;
 pub use capture::{CaptureVerdict, Captured};
 pub use decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame, decide_multi_buffer};
 pub(crate) use error::is_shortage;
 pub use error::{Error, Refusal};
 pub use flows::{FlowAction, FlowKeeper, FlowKey, FlowNote, FlowTable, Translation};
-pub use layout::{Flags, Hop, PortRecord, Reason, Withheld};
+pub use hops::TunnelExit;
+pub(crate) use layout::INHERITED_TOS;
+pub use layout::{Flags, Hop, PortRecord, Reason, TunnelHeader, Withheld};
 pub use memory::{Counters, Deliveries, Memory, NoMemory, PortCounters};
 pub use mode::Mode;
 pub use routes::FibError;

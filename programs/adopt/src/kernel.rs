@@ -5,6 +5,6 @@
 //! packets are to do is the mirror's.
 pub use artery_netlink::records::{ChangeMonitor, DumpProgress, ReadOutcome, RecordDump, RecordKind};
 pub use artery_netlink::{
-    Address, Family, Link, LinkKind, Manner, Neighbor, News, NextHopObject, ObjectKind, Path, Record, Route,
-    RouteHop, RouteKind, Rule, RuleAction, Selectors, Settings,
+    Address, Family, IpTunnel, Link, LinkKind, Manner, Neighbor, News, NextHopObject, ObjectKind, Path,
+    Record, Route, RouteHop, RouteKind, Rule, RuleAction, Selectors, Settings, TunnelOption, TunnelProtocol,
 };

@@ -6,6 +6,7 @@ mod established;
 mod explain;
 mod news;
 mod returned;
+mod tunnels;
 mod vrfs;
 
 pub use error::Error;
@@ -117,10 +118,9 @@ impl Session {
         let kernel = |doing| move |error| Error::Kernel(doing, error);
         let modes = ports;
         let own = |mode: &Mode| if mode.is_tc() { OwnHook::Tc } else { OwnHook::Xdp };
-        // A bridge has no program of its own.
-        let has_program = |port: &Port| port.bridging != Bridging::Bridge;
+        // Bridges and tunnels have no programs of their own.
         let of_ours =
-            |(port, mode): &(Port, Mode)| Port { own: has_program(port).then(|| own(mode)), ..port.clone() };
+            |(port, mode): &(Port, Mode)| Port { own: port.has_program().then(|| own(mode)), ..port.clone() };
         let ports: Vec<Port> = ports.iter().map(of_ours).collect();
         let mut session = Session {
             driver: MirrorDriver::open().map_err(kernel("hearing of changes"))?,
@@ -164,9 +164,9 @@ impl Session {
             session.begin_following(now);
         }
         session.follow_bridges()?;
-        let is_bridge = |(port, _): &&(Port, Mode)| port.bridging == Bridging::Bridge;
-        let (bridges, others): (Vec<_>, Vec<_>) = modes.iter().partition(is_bridge);
-        for (port, mode) in bridges.into_iter().chain(others) {
+        let has_none = |(port, _): &&(Port, Mode)| !port.has_program();
+        let (without_programs, others): (Vec<_>, Vec<_>) = modes.iter().partition(has_none);
+        for (port, mode) in without_programs.into_iter().chain(others) {
             let adopted = session.adopt_port(port, *mode);
             adopted.map_err(|error| Error::Fast(Some(port.name.clone()), error))?;
         }
@@ -179,6 +179,7 @@ impl Session {
         loaded.map_err(kernel("reading routes and neighbors"))?;
         session.follow_redirects();
         session.poll_bridges(now)?;
+        session.follow_tunnels()?;
         session.complete_updates()?;
         session.numbers = session.accelerator.ports().collect();
         session.follow_ports();
@@ -235,6 +236,9 @@ impl Session {
         news.lags = self.follow_lag();
         // Members may have come with what was read meanwhile.
         let has_more = self.poll_bridges(now)? || has_more;
+        if is_time || self.driver.changes() != heard || self.driver.resyncs() != looks {
+            self.follow_tunnels()?;
+        }
         self.report_progress();
         self.complete_updates()?;
         self.report_progress();
@@ -338,7 +342,7 @@ impl Session {
         };
         let keeps = |port: &&Port| {
             self.is_by_xdp()
-                && port.bridging != Bridging::Bridge
+                && port.has_program()
                 && !self.gone.contains(&port.index)
                 && !self.drivers.without_redirect.contains(&port.index)
                 && !self.drivers.multi_buffer.contains(&port.vlan_on.unwrap_or(port.index))
@@ -446,7 +450,9 @@ impl Session {
             }
         }
         self.withhold_members(&ports, &guards, deaf);
-        for port in ports.iter().filter(|port| !matches!(port.bridging, Bridging::Member(_))) {
+        self.withhold_tunnels(&ports, &guards);
+        let is_routed = |port: &&Port| !matches!(port.bridging, Bridging::Member(_)) && !port.is_tunnel;
+        for port in ports.iter().filter(is_routed) {
             for family in [Family::V4, Family::V6] {
                 let mut guards = guards.iter().filter(|guard| !guard.is_passed);
                 let from = guards.clone().any(|guard| guard.blocks_from(port, family));
@@ -551,7 +557,7 @@ impl Session {
         if !self.is_by_xdp() {
             return DriverSurvey::default();
         }
-        let is_here = |port: &&Port| port.bridging != Bridging::Bridge && !self.gone.contains(&port.index);
+        let is_here = |port: &&Port| port.has_program() && !self.gone.contains(&port.index);
         let here = self.ports.iter().filter(is_here);
         DriverSurvey::of(here.map(|port| port.index), &self.undelivered)
     }
@@ -582,7 +588,9 @@ fn blocks_all(guards: &[Blocker], ports: &[Port], deaf: &BTreeSet<u32>) -> bool 
         let is_deaf = deaf.contains(&port.vlan_on.unwrap_or(port.index));
         !is_deaf && !of_xdp.iter().any(|guard| guard.blocks_to(port, family))
     };
-    let ports = &blockers::routed_ports(ports);
+    let mut ports = blockers::routed_ports(ports);
+    ports.retain(|port| !port.is_tunnel);
+    let ports = &ports;
     let forwards = |family| {
         let mut pairs = ports.iter().flat_map(|from| ports.iter().map(move |to| (from, to)));
         pairs.any(|(from, to)| from.index != to.index && arrives(from, family) && leaves(to, family))

@@ -46,6 +46,7 @@ pub(crate) const LOOPBACK: u32 = 1;
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
   artery adopt eth0 eth1               forward between these beside the kernel, until SIGINT
+  artery adopt eth0 eth1 gre1          packets that leave by the tunnel gre1, too
   artery adopt eth0 eth1 --metrics 127.0.0.1:9470
   artery adopt --dry-run               all Ethernet interfaces that are up
   artery adopt --dry-run eth0 eth1     these
@@ -262,6 +263,14 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         "--path graph: a graph has no bridge's members; use --path xdp or tc"
     );
     anyhow::ensure!(
+        options.path != Some(Path::Graph) || ports.iter().all(|port| !port.is_tunnel),
+        "--path graph: a graph puts no headers of tunnels on; use --path xdp or tc"
+    );
+    anyhow::ensure!(
+        ports.iter().any(Port::has_program) || ports.is_empty(),
+        "packets that leave by tunnels arrive at other ports; name those, too"
+    );
+    anyhow::ensure!(
         ports.iter().all(|port| port.index != LOOPBACK),
         "lo: the loopback forwards nothing; name ports that packets come by, which --dry-run shows"
     );
@@ -340,7 +349,7 @@ fn verify(
     has_rules: bool,
     options: &AdoptOptions,
 ) -> anyhow::Result<(Vec<String>, bool)> {
-    let Some(port) = ports.first() else { return Ok((Vec::new(), true)) };
+    let Some(port) = ports.iter().find(|port| port.has_program()) else { return Ok((Vec::new(), true)) };
     let unseen = |error: &dyn std::fmt::Display| {
         (vec![format!("whether the kernel takes the programs could not be seen: {error}")], true)
     };

@@ -42,8 +42,8 @@ const FORWARDING: [&str; 21] = [
 const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
-/// Tests with VRFs, bonds and bridges, with something beside an adopted port, and of PSAMPLE.
-const BESIDE: [&str; 14] = [
+/// Tests with VRFs, bonds, bridges and tunnels, with something beside an adopted port, and of PSAMPLE.
+const BESIDE: [&str; 15] = [
     "adopt-vrf",
     "adopt-vrf-xdp",
     "adopt-bond",
@@ -55,6 +55,7 @@ const BESIDE: [&str; 14] = [
     "adopt-bond-arp",
     "adopt-bridge",
     "adopt-flowtable",
+    "adopt-tunnels",
     "beside-wireguard",
     "psample-router",
     "psample-adopt",
@@ -135,13 +136,14 @@ impl Plan {
 /// The environment variable that names the program with the unit tests of artery-adopt.
 const TESTS: &str = "ARTERY_ADOPT_TESTS";
 
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("guest/rows/lib.sh"),
     include_str!("guest/rows/adopt.sh"),
     include_str!("guest/rows/router.sh"),
     include_str!("guest/rows/switch.sh"),
     include_str!("guest/rows/neighbors.sh"),
     include_str!("guest/rows/samples.sh"),
+    include_str!("guest/rows/tunnels.sh"),
     include_str!("guest/rows/vrfs.sh"),
 ];
 

@@ -69,6 +69,17 @@ pub(super) fn guards() -> io::Result<Vec<Blocker>> {
     Ok(guards)
 }
 
+/// Functions at the hooks that packets of IPv4 from and to the machine pass through.
+pub(super) fn of_machine() -> io::Result<Vec<Blocker>> {
+    let mut guards = Vec::new();
+    for (hook, name) in [(1, "input"), (3, "output")] {
+        for body in functions_at(FAMILIES[0].0, hook)? {
+            guards.extend(guard(&body, name)?);
+        }
+    }
+    Ok(guards)
+}
+
 /// The hooks of bridges that frames for a bridge, or from it, come by; and how modules of the older ebtables
 /// are named, where the kernel does not list hooks.
 const BRIDGE_FAMILY: u8 = 7;

@@ -34,12 +34,20 @@ const PLACES: [FamilyNames; 2] = [
 /// Chains of the kernel's that forwarded packets come to.
 const CHAINS: [&str; 3] = ["PREROUTING", "FORWARD", "POSTROUTING"];
 
+/// Chains that packets of the machine come to.
+const CHAINS_OF_MACHINE: [&str; 2] = ["INPUT", "OUTPUT"];
+
 /// What keeps all traffic of a family.
 pub(super) fn guards() -> Vec<Blocker> {
-    PLACES.iter().flat_map(of_family).collect()
+    PLACES.iter().flat_map(|place| of_family(place, &CHAINS)).collect()
 }
 
-fn of_family(place: &FamilyNames) -> Vec<Blocker> {
+/// Chains that packets of IPv4 from and to the machine pass through.
+pub(super) fn of_machine() -> Vec<Blocker> {
+    of_family(&PLACES[0], &CHAINS_OF_MACHINE)
+}
+
+fn of_family(place: &FamilyNames, chains: &[&str]) -> Vec<Blocker> {
     let tables = match std::fs::read_to_string(place.names) {
         // Kernels without them, and those whose module is not loaded.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
@@ -53,7 +61,7 @@ fn of_family(place: &FamilyNames) -> Vec<Blocker> {
     }
     let has_connections = !matches!(sysctl::number("netfilter/nf_conntrack_count"), Ok(None | Some(0)));
     let guards = match run_save(place.program) {
-        Ok(text) => of_rules(place, &text, has_connections),
+        Ok(text) => of_rules(place, chains, &text, has_connections),
         Err(why) => unreadable_tables(place, &tables, &why),
     };
     guards.into_iter().map(|guard| guard.for_family(place.family)).collect()
@@ -202,7 +210,7 @@ struct Chain {
 }
 
 /// The blockers for rules. Known connections keep the translation that they have, whatever rules are left.
-fn of_rules(place: &FamilyNames, text: &str, has_connections: bool) -> Vec<Blocker> {
+fn of_rules(place: &FamilyNames, chains: &[&str], text: &str, has_connections: bool) -> Vec<Blocker> {
     let translates = |chain: &Chain| has_connections && chain.table == "nat";
     let in_force = |chain: &Chain| chain.policy != "ACCEPT" || chain.rules > 0 || translates(chain);
     let guard = |chain: Chain| {
@@ -212,19 +220,19 @@ fn of_rules(place: &FamilyNames, text: &str, has_connections: bool) -> Vec<Block
         let what = format!("iptables: table {table}, chain {name} (policy {policy}{rules})");
         Blocker::new(BlockerKind::Iptables, what, format!("shown by: {} -t {table} -S {name}", place.list))
     };
-    parse_chains(text).into_iter().filter(in_force).map(guard).collect()
+    parse_chains(text, chains).into_iter().filter(in_force).map(guard).collect()
 }
 
-/// Chains that forwarded packets come to, of lines such as `*filter`, `:FORWARD DROP [0:0]`,
+/// Those of these chains that there are, of lines such as `*filter`, `:FORWARD DROP [0:0]`,
 /// `-A FORWARD -j ACCEPT`.
-fn parse_chains(text: &str) -> Vec<Chain> {
+fn parse_chains(text: &str, chains: &[&str]) -> Vec<Chain> {
     let (mut all, mut table) = (Vec::<Chain>::new(), String::new());
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         if let Some(name) = first.strip_prefix('*') {
             table = name.to_owned();
-        } else if let Some(name) = first.strip_prefix(':').filter(|name| CHAINS.contains(name)) {
+        } else if let Some(name) = first.strip_prefix(':').filter(|name| chains.contains(name)) {
             all.push(Chain {
                 table: table.clone(),
                 name: name.to_owned(),
@@ -249,8 +257,10 @@ mod tests {
             :mine - [0:0]\n\
             -A INPUT -j mine\n-A mine -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n\
             :POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o eth0 -j MASQUERADE\nCOMMIT\n";
-        let what: Vec<_> =
-            of_rules(&PLACES[0], text, false).into_iter().map(|guard| (guard.what, guard.remedy)).collect();
+        let what: Vec<_> = of_rules(&PLACES[0], &CHAINS, text, false)
+            .into_iter()
+            .map(|guard| (guard.what, guard.remedy))
+            .collect();
         let expected = (
             "iptables: table nat, chain POSTROUTING (policy ACCEPT, 1 rule)".to_owned(),
             "shown by: iptables-legacy -t nat -S POSTROUTING".to_owned(),
@@ -258,7 +268,7 @@ mod tests {
         assert_eq!(what, [expected]);
         let dropping = text.replace(":FORWARD ACCEPT", ":FORWARD DROP");
         assert_eq!(
-            of_rules(&PLACES[1], &dropping, false)[0].what,
+            of_rules(&PLACES[1], &CHAINS, &dropping, false)[0].what,
             "iptables: table filter, chain FORWARD (policy DROP)"
         );
     }
@@ -266,8 +276,8 @@ mod tests {
     #[test]
     fn connections_stay_translated_without_rules() {
         let text = "*nat\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n";
-        assert!(of_rules(&PLACES[0], text, false).is_empty());
-        let guards = of_rules(&PLACES[0], text, true);
+        assert!(of_rules(&PLACES[0], &CHAINS, text, false).is_empty());
+        let guards = of_rules(&PLACES[0], &CHAINS, text, true);
         let expected =
             "iptables: table nat, chain POSTROUTING (policy ACCEPT, no rules: connections stay translated)";
         assert_eq!((guards.len(), guards[0].what.as_str()), (1, expected));

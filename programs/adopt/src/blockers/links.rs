@@ -1,5 +1,6 @@
 //! What interfaces say of themselves and of each other: masters, XDP programs, interfaces on top of others.
 use super::{Blocker, BlockerKind, Bridging, Direction, Family, OwnHook, Port, sysctl};
+use artery_netlink::IpTunnel;
 use artery_netlink::request::{self as netlink, Attributes, u16_at, u32_at};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ struct Link {
     program: Option<XdpProgram>,
     /// Whether it takes packets for the address of the one that it is on.
     is_sharing: bool,
+    tunnel: Option<IpTunnel>,
 }
 
 /// An XDP program, by its number, which there may be several of.
@@ -130,7 +132,8 @@ impl From<Link> for Port {
     fn from(link: Link) -> Port {
         let vlan_on = link.lower.filter(|_| link.kind == "vlan");
         let bridging = if link.kind == BRIDGE { Bridging::Bridge } else { Bridging::None };
-        Port { index: link.index, name: link.name, vlan_on, own: None, bridging }
+        let is_tunnel = link.tunnel.is_some();
+        Port { index: link.index, name: link.name, vlan_on, own: None, bridging, is_tunnel }
     }
 }
 
@@ -195,6 +198,7 @@ impl Link {
             mtu: attributes.number(MTU).unwrap_or(0),
             lower: attributes.number(LOWER).filter(|_| !is_elsewhere),
             program: attached.then(|| XdpProgram(xdp.and_then(|xdp| xdp.number(XDP_PROGRAM)))),
+            tunnel: IpTunnel::parse_message(body),
         })
     }
 }
@@ -203,7 +207,7 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Blocker> {
     let mut guards = Vec::new();
     for port in ports {
         let Some(link) = links.iter().find(|link| link.index == port.index) else { continue };
-        guards.extend((!link.is_ethernet).then(|| of_header(port)));
+        guards.extend((!link.is_ethernet && !port.is_tunnel).then(|| of_header(port)));
         let master = link.master.filter(|master| port.bridging != Bridging::Member(*master));
         let master = master.map(|master| links.iter().find(|link| link.index == master));
         let master = master.filter(|master| !is_followed(port, *master));
@@ -237,6 +241,18 @@ fn of_vrfs_among(links: &[Link], ports: &[Port], family: Option<Family>, why: &s
     ports.iter().filter_map(in_vrf).collect()
 }
 
+/// The tunnels among these ports.
+pub(super) fn find_tunnels(ports: &[Port]) -> io::Result<Vec<(Port, IpTunnel)>> {
+    if ports.iter().all(|port| !port.is_tunnel) {
+        return Ok(Vec::new());
+    }
+    let tunnel_of = |link: Link| {
+        let port = ports.iter().find(|port| port.index == link.index)?;
+        Some((port.clone(), link.tunnel?))
+    };
+    Ok(dump_links()?.into_iter().filter_map(tunnel_of).collect())
+}
+
 /// Those of these ports that are bonds. If they can't be read, nothing about interfaces can.
 pub(super) fn find_bonds(ports: &[Port]) -> Vec<Port> {
     if ports.is_empty() {
@@ -250,7 +266,8 @@ pub(super) fn find_bonds(ports: &[Port]) -> Vec<Port> {
 /// Whether packets of a port are forwarded by the routes of the VRF that it belongs to, which the mirror
 /// follows.
 fn is_followed(port: &Port, master: Option<&Link>) -> bool {
-    port.bridging == Bridging::None && master.is_some_and(|master| master.kind == VRF && master.is_up)
+    let is_routed = port.bridging == Bridging::None && !port.is_tunnel;
+    is_routed && master.is_some_and(|master| master.kind == VRF && master.is_up)
 }
 
 fn master_remedy(name: &str) -> String {
@@ -267,6 +284,7 @@ fn of_master(port: &Port, master: Option<&Link>) -> Blocker {
     let name = &port.name;
     let what = match master.map(|master| (master.kind.as_str(), &master.name)) {
         None => format!("{name} belongs to another interface"),
+        Some((VRF, master)) if port.is_tunnel => format!("{name} belongs to VRF {master}"),
         Some((VRF, master)) => format!("{name} belongs to VRF {master}, which is down"),
         Some((kind, master)) => format!("{name} belongs to {kind} {master}"),
     };
@@ -309,7 +327,14 @@ mod tests {
 
     fn said(bodies: &[Vec<u8>], own: Option<OwnHook>) -> Vec<(String, Direction)> {
         let links: Vec<_> = bodies.iter().map(|body| Link::read(body).unwrap()).collect();
-        let port = Port { index: 2, name: "eth0".into(), vlan_on: None, own, bridging: Bridging::None };
+        let port = Port {
+            index: 2,
+            name: "eth0".into(),
+            vlan_on: None,
+            own,
+            bridging: Bridging::None,
+            is_tunnel: false,
+        };
         let guards = of_links(&links, &[port]);
         guards.into_iter().map(|guard| (guard.what, guard.direction)).collect()
     }
@@ -330,6 +355,7 @@ mod tests {
             vlan_on: None,
             own: None,
             bridging: Bridging::None,
+            is_tunnel: false,
         });
         let kept = of_vrfs_among(&links, &ports, Some(Family::V4), UNTRACKED);
         let [kept] = &kept[..] else { panic!("{kept:?}") };
@@ -393,9 +419,16 @@ mod tests {
             vlan_on: None,
             own: Some(OwnHook::Xdp),
             bridging: Bridging::None,
+            is_tunnel: false,
         };
-        let vlan =
-            Port { index: 3, name: "eth0.7".into(), vlan_on: Some(2), own: None, bridging: Bridging::None };
+        let vlan = Port {
+            index: 3,
+            name: "eth0.7".into(),
+            vlan_on: Some(2),
+            own: None,
+            bridging: Bridging::None,
+            is_tunnel: false,
+        };
         let renamed = Port { name: "wan".into(), ..eth0.clone() };
         assert_eq!(and_vlans(&[eth0], links), [renamed, vlan]);
     }

@@ -81,6 +81,18 @@ pub(super) fn guards(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     Ok(guards)
 }
 
+/// Chains that packets of IPv4 from and to the machine pass through.
+pub(super) fn of_machine() -> io::Result<Vec<Blocker>> {
+    let dormant = names_of_dormant_tables(&dump_objects(GET_TABLE)?)?;
+    let mut guards = Vec::new();
+    for body in dump_objects(GET_CHAIN)? {
+        if let Some(chain) = Chain::read(&body)?.filter(|chain| !dormant.contains(&chain.table())) {
+            guards.extend(chain.find_machine_blocker());
+        }
+    }
+    Ok(guards)
+}
+
 /// Chains for bridged frames that those for a bridge pass through, too.
 pub(super) fn of_bridges() -> io::Result<Vec<Blocker>> {
     let dormant = names_of_dormant_tables(&dump_objects(GET_TABLE)?)?;
@@ -244,6 +256,16 @@ impl Chain {
                 named(&self.devices, ports).map(|index| guard.clone().at_port(index, direction)).collect()
             }
         }
+    }
+    /// What it keeps of tunnels, if it is for IPv4 from or to the machine.
+    fn find_machine_blocker(&self) -> Option<Blocker> {
+        let hook = match (self.family, self.hook) {
+            (INET | IPV4, 1) => "input",
+            (INET | IPV4, 3) => "output",
+            _ => return None,
+        };
+        let is_open = self.accepts && self.rules == 0 && self.kind != "nat";
+        (!is_open).then(|| Blocker::new(BlockerKind::Nftables, self.in_words(hook), self.remedy()))
     }
     /// What it keeps of bridges, if it is for bridged frames.
     fn find_bridge_blocker(&self) -> Option<Blocker> {
@@ -412,6 +434,7 @@ mod tests {
             vlan_on: None,
             own: None,
             bridging: Default::default(),
+            is_tunnel: false,
         };
         [(2, "eth0"), (3, "eth1"), (4, "wan")].map(port).to_vec()
     }

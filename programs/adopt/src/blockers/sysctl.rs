@@ -188,6 +188,7 @@ mod tests {
             vlan_on: None,
             own: None,
             bridging: Default::default(),
+            is_tunnel: false,
         });
         let one = |index, name| {
             guard(BlockerKind::Forwarding, "off", name, 0, "1")

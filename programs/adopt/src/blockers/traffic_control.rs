@@ -176,8 +176,14 @@ mod tests {
 
     #[test]
     fn a_guard_names_port_side_and_kind() {
-        let port =
-            Port { index: 2, name: "eth0".into(), vlan_on: None, own: None, bridging: Default::default() };
+        let port = Port {
+            index: 2,
+            name: "eth0".into(),
+            vlan_on: None,
+            own: None,
+            bridging: Default::default(),
+            is_tunnel: false,
+        };
         let filter = TcObject::read(&object(2, "u32", 49152 << 16)).unwrap();
         let guard = of_filter(&port, &filter, Direction::In);
         assert_eq!(guard.what, "tc: u32 filter at ingress of eth0 (pref 49152)");

@@ -3,7 +3,9 @@
 //! The kernel notifies of changes of nftables, tc, interfaces, their forwarding settings and IPsec policies.
 //! Of the rest (other settings, offloads, iptables, virtual servers, BPF programs, hooks of netfilter) it
 //! sends no notification: they are compared each second.
-use super::{Blocker, Port, hooks, iptables, links, offloads, sysctl, traffic_control, virtual_servers};
+use super::{
+    Blocker, Port, hooks, iptables, links, offloads, sysctl, traffic_control, tunnels, virtual_servers,
+};
 use artery_netlink::request::is_missing;
 use artery_netlink::socket::{drain, listen};
 use netlink_sys::Socket;
@@ -103,6 +105,7 @@ fn polled(ports: &[Port]) -> Vec<Blocker> {
         hooks::guards().unwrap_or_else(|error| vec![Blocker::unreadable("the hooks of netfilter", &error)]),
     );
     guards.extend(links::find_narrow(routed).unwrap_or_default());
+    guards.extend(tunnels::find_polled(ports));
     let ports = &links::with_those_below(ports).unwrap_or_else(|_| ports.to_vec());
     guards.extend(traffic_control::programs(ports));
     guards

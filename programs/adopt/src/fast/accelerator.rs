@@ -4,9 +4,11 @@ mod copies;
 mod established;
 mod programs;
 mod sink;
+mod tunnels;
 mod vrfs;
 
 pub use bridges::FdbEntry;
+pub use tunnels::TunnelRoute;
 
 use super::capture::CaptureRings;
 use super::decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame};
@@ -33,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use tunnels::Tunnels;
 use vrfs::VrfFib;
 
 /// Routes that may change before next-hop groups that they no longer use are reused. Programs run on
@@ -103,6 +106,7 @@ pub struct Accelerator {
     /// What interfaces demand of sources; IPv4 from others is left to the kernel.
     reverse_paths: BTreeMap<u32, ReversePath>,
     bridges: Bridges,
+    tunnels: Tunnels,
     own: BTreeMap<IpAddr, BTreeSet<u32>>,
     /// Loads that have begun, one within another.
     loads: u32,
@@ -140,6 +144,7 @@ impl Accelerator {
             free_ports: (0..ROUTED).collect(),
             reverse_paths: BTreeMap::new(),
             bridges: Bridges::default(),
+            tunnels: Tunnels::default(),
             exclusions: [Exclusion::Nothing, Exclusion::Nothing],
             withheld: BTreeSet::new(),
             established: [false; 2],
@@ -370,7 +375,8 @@ impl Accelerator {
             let leave_by =
                 |(index, member): &(&u32, &RoutedPort)| carrier(member).unwrap_or(**index) == *link;
             let by_it = self.members.iter().filter(leave_by).map(|(_, member)| member.port);
-            let sent = by_it.map(|port| self.memory.sent_frames(port)).sum();
+            let sent: u64 = by_it.map(|port| self.memory.sent_frames(port)).sum();
+            let sent = sent + self.sent_by_tunnels(*link);
             (*link, Deliveries { sent, dropped: self.memory.dropped_frames(attached.port) })
         };
         let is_own = |(link, _): &(&u32, &AttachedPort)| self.bridges.bridge_of(**link).is_none();
@@ -512,6 +518,7 @@ impl Accelerator {
     fn remove_attached(&mut self, index: u32) {
         self.remove_bridge(index);
         self.remove_bridge_member(index);
+        self.remove_tunnel(index);
         if let Some(attached) = self.attached.remove(&index) {
             self.memory.unset_device(attached.port);
             self.free_ports.insert(attached.port);

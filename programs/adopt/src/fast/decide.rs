@@ -3,6 +3,7 @@ use super::decide_flow::{FlowHeaders, FlowMatch, NewTuple, match_flow};
 use super::fdb::NEVER_AGES;
 use super::layout::*;
 use super::memory::Memory;
+use crate::kernel::TunnelProtocol;
 use artery_lpm::{Fib4FastReader, Fib6Reader, NO_GROUP};
 use artery_rcu::Turn;
 use artery_wire::checksum;
@@ -126,7 +127,10 @@ pub fn decide_multi_buffer(
     match hop(tables.memory, &packet, received.port) {
         Ok(hop) => {
             let translation = packet.flow.and_then(|flow| flow.translation);
-            rewrite_frame(&hop, &received, ether_type, frame, translation.as_ref())
+            let tunnel = read_tunnel(tables.memory, &hop);
+            let length = tunnel.map_or(frame.len() - received.network, |_| packet.size.length);
+            let packet = &frame[received.network..][..length];
+            rewrite_frame(&hop, tunnel, ether_type, packet, translation.as_ref())
         }
         Err(reason) => kernel(reason),
     }
@@ -367,7 +371,8 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
     }
     let to = (hop[HOP_PORTS] >> 16) as usize % MOST_PORTS;
     let flags = memory.ports[to * PORT_WORDS + PORT_FLAGS].load(Acquire);
-    if packet.size.is_multi_buffer && flags & Flags::MULTI_BUFFER == 0 {
+    let is_tunnel = tunnel_number(&hop) != 0;
+    if packet.size.is_multi_buffer && (flags & Flags::MULTI_BUFFER == 0 || is_tunnel) {
         return Err(Reason::MultiBuffer);
     }
     let translation = packet.flow.as_ref().and_then(|flow| flow.translation.as_ref());
@@ -381,18 +386,61 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
     if !memory.lease.holds().unwrap_or(false) {
         return Err(Reason::Stale);
     }
-    Ok(hop)
+    let is_established = || packet.flow.as_ref().is_some();
+    match is_tunnel {
+        true if packet.size.length > usize::from(u16::MAX) - LONGEST_HEADER => Err(Reason::TooBig),
+        true if is_established() => Err(Reason::Policy),
+        _ => Ok(hop),
+    }
+}
+
+/// Most bytes of a tunnel's header.
+const LONGEST_HEADER: usize = header_length(TunnelProtocol::Gre);
+
+/// The number of the tunnel that a hop leads into; 0 for none.
+fn tunnel_number(hop: &[u32; HOP_WORDS]) -> usize {
+    (hop[HOP_PORTS] >> HOP_TUNNEL) as usize % MOST_TUNNELS
+}
+
+/// The words of the tunnel that a hop leads into.
+fn read_tunnel(memory: &Memory, hop: &[u32; HOP_WORDS]) -> Option<[u32; TUNNEL_WORDS]> {
+    let number = tunnel_number(hop);
+    let words = &memory.tunnels[number * TUNNEL_WORDS..];
+    (number != 0).then(|| std::array::from_fn(|n| words[n].load(Acquire)))
+}
+
+/// A packet behind the header of a tunnel. Its identification is any number; here it is 0.
+fn encapsulate(words: [u32; TUNNEL_WORDS], ether_type: u16, packet: &[u8]) -> Vec<u8> {
+    let [protocol, ttl, tos, _] = words[TUNNEL_OPTIONS].to_ne_bytes();
+    let (packet_tos, packet_ttl) = match ether_type {
+        0x0800 => (packet[1], packet[8]),
+        _ => (packet[0] << 4 | packet[1] >> 4, packet[7]),
+    };
+    let gre = match protocol == protocol_number(TunnelProtocol::Gre) {
+        true => [[0, 0], ether_type.to_be_bytes()].concat(),
+        false => Vec::new(),
+    };
+    let tos = if tos & INHERITED_TOS == 0 { tos } else { packet_tos };
+    let ecn = if packet_tos & 3 == 3 { 2 } else { packet_tos & 3 };
+    let length = (IPV4 + gre.len() + packet.len()) as u16;
+    let mut header = vec![0x45, tos & 0xfc | ecn];
+    header.extend(length.to_be_bytes());
+    header.extend([0, 0, 0x40, 0, if ttl == 0 { packet_ttl } else { ttl }, protocol, 0, 0]);
+    header.extend(words[..TUNNEL_OPTIONS].iter().flat_map(|word| word.to_ne_bytes()));
+    let sum = !checksum::sum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&header, &gre[..], packet].concat()
 }
 
 /// The frame as it leaves.
 fn rewrite_frame(
     hop: &[u32; HOP_WORDS],
-    received: &ReceivedFrame,
+    tunnel: Option<[u32; TUNNEL_WORDS]>,
     ether_type: u16,
-    frame: &[u8],
+    packet: &[u8],
     translation: Option<&NewTuple>,
 ) -> ForwardDecision {
-    let mut packet = frame[received.network..].to_vec();
+    let mut packet = packet.to_vec();
     if let Some(new) = translation {
         new.write(&mut packet);
     }
@@ -406,8 +454,12 @@ fn rewrite_frame(
         }
         _ => packet[7] -= 1,
     }
+    let (packet, ether_type) = match tunnel {
+        Some(words) => (encapsulate(words, ether_type, &packet), 0x0800),
+        None => (packet, ether_type),
+    };
     let tag = if hop[HOP_TAG] == 0 { 0 } else { 1 };
     let header = hop[..HOP_TAG + tag].iter().flat_map(|word| word.to_ne_bytes());
     let frame = header.chain(ether_type.to_be_bytes()).chain(packet).collect();
-    ForwardDecision::Send { device: hop[HOP_PORTS] & 0xffff, frame }
+    ForwardDecision::Send { device: hop[HOP_PORTS] % MOST_PORTS as u32, frame }
 }

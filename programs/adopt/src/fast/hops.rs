@@ -1,5 +1,5 @@
 //! Next hops: the neighbors that groups lead to, and how to send to each.
-use super::layout::{Hop, MOST_HOPS, Withheld};
+use super::layout::{Hop, MOST_HOPS, TunnelHeader, Withheld, header_length};
 use super::memory::Memory;
 use super::numbers::IndexPool;
 use crate::kernel::Family;
@@ -23,6 +23,11 @@ impl HopKey {
     pub(super) fn new(family: Family, neighbor: NeighborKey) -> HopKey {
         HopKey { is_v6: family == Family::V6, neighbor }
     }
+
+    /// For packets of this family that leave by a tunnel, whatever their next hop there.
+    pub(super) fn by_tunnel(family: Family, link: u32) -> HopKey {
+        HopKey::new(family, (link, Family::V4.unspecified()))
+    }
 }
 
 /// An interface that packets leave by.
@@ -45,6 +50,26 @@ pub(super) struct EgressMember {
     pub(super) withheld: Option<Withheld>,
 }
 
+/// How packets leave by a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelExit {
+    /// The interface that outer packets leave by, and their next hop there.
+    pub neighbor: (u32, IpAddr),
+    /// The outer header.
+    pub header: TunnelHeader,
+    /// Most bytes of an inner packet.
+    pub mtu: u32,
+    /// The number of the tunnel's port.
+    pub port: u32,
+}
+
+impl TunnelExit {
+    /// The number of the record that programs read the header in.
+    fn number(&self) -> u32 {
+        self.port + 1
+    }
+}
+
 #[derive(Debug)]
 struct HopEntry {
     at: u32,
@@ -57,6 +82,8 @@ pub(super) struct HopTable {
     entries: HashMap<HopKey, HopEntry>,
     macs: HashMap<NeighborKey, EtherAddr>,
     exits: HashMap<u32, EgressInterface>,
+    /// By their interfaces.
+    tunnels: HashMap<u32, TunnelExit>,
     /// By the bridge and the address: the member that an address is behind.
     fdb: HashMap<(u32, EtherAddr), u32>,
     /// Members of bridges that are in state forwarding.
@@ -76,6 +103,7 @@ impl HopTable {
             entries: HashMap::new(),
             macs: HashMap::new(),
             exits: HashMap::new(),
+            tunnels: HashMap::new(),
             fdb: HashMap::new(),
             members: HashMap::new(),
             withheld: HashMap::new(),
@@ -121,8 +149,35 @@ impl HopTable {
             [false, true]
                 .into_iter()
                 .for_each(|is_v6| self.unset_changed(memory, HopKey { is_v6, neighbor: key }));
+            let over = self.tunnels.iter().filter(|(_, tunnel)| tunnel.neighbor == key);
+            let over: Vec<u32> = over.map(|(link, _)| *link).collect();
+            over.into_iter().for_each(|link| self.change_tunnel(memory, link));
         }
         before.is_some()
+    }
+
+    /// Notes how packets leave by a tunnel, or that none do.
+    pub(super) fn set_tunnel(&mut self, memory: &Memory, link: u32, exit: Option<TunnelExit>) {
+        let before = match exit {
+            Some(exit) => self.tunnels.insert(link, exit),
+            None => self.tunnels.remove(&link),
+        };
+        if before != exit {
+            self.change_tunnel(memory, link);
+        }
+    }
+
+    /// The interface that outer packets of a tunnel leave by.
+    pub(super) fn link_below(&self, tunnel: u32) -> Option<u32> {
+        Some(self.tunnels.get(&tunnel)?.neighbor.0)
+    }
+
+    /// Writes the hops again that lead into a tunnel, both before either is used again, as they share the
+    /// record of its header.
+    fn change_tunnel(&mut self, memory: &Memory, link: u32) {
+        for family in [Family::V4, Family::V6] {
+            self.unset_changed(memory, HopKey::by_tunnel(family, link));
+        }
     }
 
     /// Notes how packets leave by an interface, or that none do.
@@ -189,7 +244,11 @@ impl HopTable {
 
     /// Writes the hops again of neighbors for which something holds, by their link addresses.
     fn change_where(&mut self, memory: &Memory, holds: impl Fn(&NeighborKey, Option<&EtherAddr>) -> bool) {
-        let is_meant = |key: &&HopKey| holds(&key.neighbor, self.macs.get(&key.neighbor));
+        let holds = |neighbor: &NeighborKey| holds(neighbor, self.macs.get(neighbor));
+        let is_meant = |key: &&HopKey| {
+            let below = self.tunnels.get(&key.neighbor.0).map(|tunnel| &tunnel.neighbor);
+            holds(&key.neighbor) || below.is_some_and(holds)
+        };
         let there: Vec<HopKey> = self.entries.keys().filter(is_meant).copied().collect();
         there.into_iter().for_each(|key| self.unset_changed(memory, key));
     }
@@ -214,7 +273,8 @@ impl HopTable {
     /// The neighbors that packets were sent to since the last call.
     pub(super) fn drain_used(&self, memory: &Memory) -> Vec<NeighborKey> {
         let used = self.entries.iter().filter(|(_, entry)| memory.clear_used(entry.at));
-        let mut used: Vec<NeighborKey> = used.map(|(key, _)| key.neighbor).collect();
+        let below = |key: &HopKey| self.tunnels.get(&key.neighbor.0).map(|tunnel| tunnel.neighbor);
+        let mut used: Vec<NeighborKey> = used.map(|(key, _)| below(key).unwrap_or(key.neighbor)).collect();
         used.sort_unstable();
         used.dedup();
         used
@@ -228,22 +288,50 @@ impl HopTable {
     }
 
     fn write_hop(&self, memory: &Memory, key: HopKey) {
+        let Some(entry) = self.entries.get(&key) else { return };
+        let found = match self.tunnels.get(&key.neighbor.0) {
+            Some(tunnel) => self.find_hop_by_tunnel(key, tunnel),
+            None => self.find_hop(key),
+        };
+        match found {
+            Ok(hop) => {
+                let over = self.tunnels.get(&key.neighbor.0);
+                over.into_iter().for_each(|tunnel| memory.write_tunnel(hop.tunnel, &tunnel.header));
+                memory.write_hop(entry.at, &hop);
+            }
+            Err(Some(why)) => memory.withhold_hop(entry.at, why),
+            Err(None) => {}
+        }
+    }
+
+    /// How to send into a tunnel: as outer packets are sent to their next hop.
+    fn find_hop_by_tunnel(&self, key: HopKey, tunnel: &TunnelExit) -> Result<Hop, Option<Withheld>> {
+        if let Some(why) = self.withheld.get(&(key.is_v6, key.neighbor.0)) {
+            return Err(Some(*why));
+        }
+        let outer = self.find_hop(HopKey::new(Family::V4, tunnel.neighbor))?;
+        let overhead = header_length(tunnel.header.protocol) as u32;
+        Ok(Hop {
+            mtu: tunnel.mtu.min(outer.mtu.saturating_sub(overhead)),
+            port: tunnel.port,
+            // To the kernel it is another interface than the one that they came by.
+            returns: true,
+            tunnel: tunnel.number(),
+            ..outer
+        })
+    }
+
+    /// How to send to a neighbor; or why nothing is sent, if that is known.
+    fn find_hop(&self, key: HopKey) -> Result<Hop, Option<Withheld>> {
         let HopKey { is_v6, neighbor } = key;
         let link = neighbor.0;
-        let Some(entry) = self.entries.get(&key) else { return };
-        let Some(exit) = self.exits.get(&link) else {
-            return memory.withhold_hop(entry.at, Withheld::NotAdopted);
-        };
-        let Some(mac) = self.macs.get(&neighbor) else { return };
+        let exit = self.exits.get(&link).ok_or(Some(Withheld::NotAdopted))?;
+        let mac = self.macs.get(&neighbor).ok_or(None::<Withheld>)?;
         if let Some(why) = self.withheld.get(&(is_v6, link)) {
-            return memory.withhold_hop(entry.at, *why);
+            return Err(Some(*why));
         }
-        let (device, mtu) = match self.find_device(link, *mac, exit) {
-            Ok(found) => found,
-            Err(Some(why)) => return memory.withhold_hop(entry.at, why),
-            Err(None) => return,
-        };
-        let hop = Hop {
+        let (device, mtu) = self.find_device(link, *mac, exit)?;
+        Ok(Hop {
             destination: *mac,
             source: exit.mac,
             vlan: exit.vlan,
@@ -252,8 +340,8 @@ impl HopTable {
             port: exit.port,
             // The kernel redirects packets of IPv6 whatever is set.
             returns: !is_v6 && self.returning.contains(&link),
-        };
-        memory.write_hop(entry.at, &hop);
+            tunnel: 0,
+        })
     }
 
     /// Whether something waits for runs to end.
@@ -272,8 +360,11 @@ impl HopTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{HOP_READY, HOP_WORDS, READY};
+    use super::super::layout::{
+        HOP_MTU, HOP_PORTS, HOP_READY, HOP_TUNNEL, HOP_USED, HOP_WORDS, READY, RETURNS,
+    };
     use super::*;
+    use crate::kernel::TunnelProtocol;
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
@@ -303,5 +394,53 @@ mod tests {
         assert_eq!(are_ready(&mut hops), [false, false]);
         keys.into_iter().for_each(|key| hops.release_hop(&memory, key));
         assert!(hops.entries.is_empty());
+    }
+
+    #[test]
+    fn a_hop_into_a_tunnel_is_that_of_its_outer_packets_behind_one_more_header() {
+        let Ok(memory) = Memory::new() else {
+            return eprintln!("skipped: BPF maps need CAP_BPF");
+        };
+        let (mac, neighbor) = (EtherAddr([2, 0, 0, 0, 0, 1]), (7, "192.0.2.2".parse().unwrap()));
+        let exit = EgressInterface { mac, mtu: 1500, vlan: None, device: Some(1), port: 1 };
+        let header = TunnelHeader {
+            source: [192, 0, 2, 1].into(),
+            destination: [198, 51, 100, 1].into(),
+            protocol: TunnelProtocol::Gre,
+            ttl: 0,
+            tos: 0,
+        };
+        let tunnel = TunnelExit { neighbor, header, mtu: 1480, port: 4 };
+        let mut hops = HopTable::new();
+        let key = HopKey::by_tunnel(Family::V6, 9);
+        let at = hops.acquire_hop(&memory, key);
+        let words = |hops: &mut HopTable| {
+            hops.commit_changes(&memory);
+            [HOP_READY, HOP_MTU, HOP_PORTS]
+                .map(|word| memory.hops[at as usize * HOP_WORDS + word].load(Relaxed))
+        };
+        assert_eq!(words(&mut hops)[0], Withheld::NotAdopted.to_state());
+        hops.set_exit(&memory, 7, Some(exit));
+        hops.set_neighbor(&memory, neighbor, Some(mac));
+        hops.set_tunnel(&memory, 9, Some(tunnel));
+        let ports = (4 | RETURNS) << 16 | 5 << HOP_TUNNEL | 1;
+        assert_eq!(words(&mut hops), [READY, 1476, ports]);
+        assert_eq!(memory.tunnels[5 * 4 + 1].load(Relaxed).to_ne_bytes(), [198, 51, 100, 1]);
+        // The neighbor is used by outer packets.
+        memory.hops[at as usize * HOP_WORDS + HOP_USED].store(1, Relaxed);
+        assert_eq!(hops.drain_used(&memory), [neighbor]);
+        // What keeps outer packets, which are of IPv4, keeps all.
+        hops.set_withheld(&memory, (true, 7), Some(Withheld::Policy));
+        assert_eq!(words(&mut hops)[0], READY);
+        hops.set_withheld(&memory, (false, 7), Some(Withheld::Policy));
+        assert_eq!(words(&mut hops)[0], Withheld::Policy.to_state());
+        hops.set_withheld(&memory, (false, 7), None);
+        hops.set_neighbor(&memory, neighbor, None);
+        assert_eq!(words(&mut hops)[0], 0);
+        hops.set_neighbor(&memory, neighbor, Some(mac));
+        hops.set_exit(&memory, 7, Some(EgressInterface { mtu: 1000, ..exit }));
+        assert_eq!(words(&mut hops)[..2], [READY, 976]);
+        hops.set_tunnel(&memory, 9, None);
+        assert_eq!(words(&mut hops)[0], Withheld::NotAdopted.to_state());
     }
 }

@@ -1,7 +1,9 @@
 //! What the arrays of the program hold besides the FIBs, word by word. Words have this machine's byte order,
 //! except parts of headers, which have network byte order.
+use crate::kernel::TunnelProtocol;
 use artery_l3::router::ReversePath;
 use artery_wire::EtherAddr;
+use std::net::Ipv4Addr;
 
 /// Most ports, VLANs of them counted, and one more: see [`ROUTED`].
 pub(super) const MOST_PORTS: usize = 64;
@@ -27,7 +29,8 @@ pub(super) const PORT_WORDS: usize = 4;
 pub(super) const PORT_FLAGS: usize = 2;
 pub(super) const PORT_DEVICE: usize = 3;
 /// 32-bit words of a next hop: link header (12 bytes, destination first), tag (4 bytes, or 0), MTU, device,
-/// and port in the upper half, whether it was used, whether it is ready.
+/// number of the tunnel in the byte above and port in the upper half, whether it was used, whether it is
+/// ready.
 pub(super) const HOP_WORDS: usize = 8;
 pub(super) const HOP_TAG: usize = 3;
 pub(super) const HOP_MTU: usize = 4;
@@ -36,6 +39,19 @@ pub(super) const HOP_PORTS: usize = 5;
 pub(super) const HOP_USED: usize = 6;
 /// [`READY`] while the other words hold; else 0, or why they don't ([`Withheld`]).
 pub(super) const HOP_READY: usize = 7;
+/// Bits of [`HOP_PORTS`] below the number of the tunnel.
+pub(super) const HOP_TUNNEL: u32 = 8;
+
+/// Most tunnels, and one more: 0 is the number of none.
+pub(super) const MOST_TUNNELS: usize = MOST_PORTS;
+/// 32-bit words of a tunnel: outer source and destination, as they are on the wire; bytes of protocol, TTL
+/// and type of service; and one that is not used.
+pub(super) const TUNNEL_WORDS: usize = 4;
+pub(super) const TUNNEL_DESTINATION: usize = 1;
+pub(super) const TUNNEL_OPTIONS: usize = 2;
+/// The outer type of service is that of the packet where this bit of the tunnel's is set.
+pub(crate) const INHERITED_TOS: u8 = 1;
+const _: () = assert!(MOST_PORTS <= 1 << HOP_TUNNEL);
 
 /// 64-bit words of a processor's counts.
 pub(super) const COUNT_WORDS: usize = MOST_PORTS * WORDS_OF_PORT;
@@ -184,6 +200,8 @@ pub struct Hop {
     pub port: u32,
     /// Whether packets that came by that port leave by it, too.
     pub returns: bool,
+    /// The number of the tunnel whose header is put in front of packets; 0 for none.
+    pub tunnel: u32,
 }
 
 impl Hop {
@@ -201,8 +219,49 @@ impl Hop {
             word([from[2], from[3], from[4], from[5]]),
             word(tag),
             self.mtu.min(MULTI_BUFFER - 1),
-            (self.port | if self.returns { RETURNS } else { 0 }) << 16 | self.device,
+            (self.port | if self.returns { RETURNS } else { 0 }) << 16
+                | self.tunnel << HOP_TUNNEL
+                | self.device,
         ]
+    }
+}
+
+/// The outer header of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelHeader {
+    /// The outer source address.
+    pub source: Ipv4Addr,
+    /// The outer destination address.
+    pub destination: Ipv4Addr,
+    /// What follows the outer header.
+    pub protocol: TunnelProtocol,
+    /// The outer TTL; 0 for that of the packet.
+    pub ttl: u8,
+    /// The outer type of service; that of the packet where it is odd.
+    pub tos: u8,
+}
+
+impl TunnelHeader {
+    pub(super) fn encode_words(&self) -> [u32; TUNNEL_WORDS] {
+        let address = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
+        let options = u32::from_ne_bytes([protocol_number(self.protocol), self.ttl, self.tos, 0]);
+        [address(self.source), address(self.destination), options, 0]
+    }
+}
+
+/// The number of what follows the outer header (RFC 2784, RFC 2003).
+pub(super) const fn protocol_number(protocol: TunnelProtocol) -> u8 {
+    match protocol {
+        TunnelProtocol::Gre => 47,
+        TunnelProtocol::Ipip => 4,
+    }
+}
+
+/// Bytes of the headers of a tunnel: IPv4 without options, and of GRE its own without options.
+pub(super) const fn header_length(protocol: TunnelProtocol) -> usize {
+    match protocol {
+        TunnelProtocol::Gre => 24,
+        TunnelProtocol::Ipip => 20,
     }
 }
 
@@ -275,7 +334,7 @@ pub enum Reason {
     Kernel,
     /// The neighbor's link address is not known, or changing.
     Unresolved,
-    /// It is longer than the MTU of the output.
+    /// It is longer than the MTU of the output, or has no room for the header of a tunnel.
     TooBig,
     /// It would leave by the port where it arrived, and the kernel may send an ICMP redirect.
     SamePort,
@@ -390,7 +449,7 @@ impl Reason {
                 "its route is the kernel's: to this machine, to a link, to nowhere, or for some sources only"
             }
             Reason::Unresolved => "the neighbor's link address is not known",
-            Reason::TooBig => "longer than the MTU of the output",
+            Reason::TooBig => "longer than the MTU of the output, or without room for a tunnel's header",
             Reason::SamePort => "would leave where it came, and the kernel may send a redirect",
             Reason::Changing => "routes changed meanwhile",
             Reason::NoRedirect => "the output's driver sends nothing that XDP redirects",

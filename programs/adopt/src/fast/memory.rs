@@ -62,6 +62,7 @@ pub struct Memory {
     pub(super) inputs: Words<AtomicU64>,
     pub(super) members: Words<AtomicU32>,
     pub(super) hops: Words<AtomicU32>,
+    pub(super) tunnels: Words<AtomicU32>,
     counts: Words<AtomicU64>,
     losses: Words<AtomicU64>,
     /// Flows of established connections, once any were forwarded past the user's policy.
@@ -70,6 +71,8 @@ pub struct Memory {
     pub(super) looks_up_flows: bool,
     /// Where sources are known to be, once there is a bridge.
     pub(super) fdb: Option<FdbTable>,
+    /// Whether programs that are made from now on put headers of tunnels in front of packets.
+    pub(super) has_tunnels: bool,
 }
 
 /// What was counted, of all processors together.
@@ -137,11 +140,13 @@ impl Memory {
             inputs: Words::new(&arrays, "inputs", MOST_GROUPS)?,
             members: Words::new(&arrays, "members", MOST_MEMBERS)?,
             hops: Words::new(&arrays, "hops", MOST_HOPS * HOP_WORDS)?,
+            tunnels: Words::new(&arrays, "tunnels", MOST_TUNNELS * TUNNEL_WORDS)?,
             counts: Words::new(&arrays, "counts", MOST_PROCESSORS * COUNT_WORDS)?,
             losses: Words::new(&arrays, "losses", LOSS_WORDS)?,
             flows: None,
             looks_up_flows: false,
             fdb: None,
+            has_tunnels: false,
             arrays,
         })
     }
@@ -214,6 +219,13 @@ impl Memory {
         let words = &self.hops[at as usize * HOP_WORDS..];
         words.iter().zip(hop.encode_words()).for_each(|(word, new)| word.store(new, Relaxed));
         words[HOP_READY].store(READY, Release);
+    }
+
+    /// Says what header a tunnel has, to which no hop leads yet, or none since all runs that saw another have
+    /// ended.
+    pub(super) fn write_tunnel(&self, number: u32, header: &TunnelHeader) {
+        let words = &self.tunnels[number as usize * TUNNEL_WORDS..];
+        words.iter().zip(header.encode_words()).for_each(|(word, new)| word.store(new, Relaxed));
     }
 
     /// Has frames for a hop, which is not set, go to the kernel by its port's doing.

@@ -6,7 +6,7 @@ use super::numbers::IndexPool;
 use crate::kernel::Family;
 use crate::mirror::{Hop, NextHopSet, NextHopSetId};
 use artery_lpm::Group;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The group of what the kernel keeps.
@@ -37,6 +37,8 @@ pub(super) struct GroupTable {
     neighbors: IndexPool,
     /// The interfaces that are ports, and their numbers.
     ports: HashMap<u32, u32>,
+    /// The interfaces that are tunnels: all next hops there are the other end.
+    tunnels: HashSet<u32>,
 }
 
 impl GroupTable {
@@ -46,6 +48,7 @@ impl GroupTable {
             members: IndexPool::new(0, MOST_MEMBERS as u32),
             neighbors: IndexPool::new(NEIGHBORS, KERNEL),
             ports: HashMap::new(),
+            tunnels: HashSet::new(),
         }
     }
 
@@ -102,11 +105,17 @@ impl GroupTable {
         (family, group): (Family, Group),
         members: &[Hop],
     ) -> GroupState {
-        if let [Hop { link, gateway: None, .. }] = members {
+        if let [Hop { link, gateway: None, .. }] = members
+            && !self.tunnels.contains(link)
+        {
             memory.set_group(group, 0, 0);
             return GroupState { at_hand: Some(*link), ..GroupState::default() };
         }
-        let keys = members.iter().map(|hop| Some(HopKey::new(family, (hop.link, hop.gateway?))));
+        let key = |hop: &Hop| match self.tunnels.contains(&hop.link) {
+            true => Some(HopKey::by_tunnel(family, hop.link)),
+            false => Some(HopKey::new(family, (hop.link, hop.gateway?))),
+        };
+        let keys = members.iter().map(key);
         let Some(keys) = keys.collect::<Option<Vec<HopKey>>>() else {
             memory.set_group(group, 0, 0);
             return GroupState::default();
@@ -135,6 +144,16 @@ impl GroupTable {
     fn input_ports(&self, state: &GroupState) -> u64 {
         let ports = state.links.iter().filter_map(|link| self.ports.get(link));
         ports.fold(1 << ROUTED, |inputs, port| inputs | 1 << port)
+    }
+
+    /// Notes that an interface is a tunnel, before any next-hop set leads to it.
+    pub(super) fn add_tunnel(&mut self, link: u32) {
+        self.tunnels.insert(link);
+    }
+
+    /// Notes that there is no such tunnel any more.
+    pub(super) fn remove_tunnel(&mut self, link: u32) {
+        self.tunnels.remove(&link);
     }
 
     /// Notes the number of the port that an interface is, or that it is none.

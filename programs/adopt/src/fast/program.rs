@@ -14,6 +14,7 @@ mod ipv6;
 mod receive;
 mod send;
 mod translate;
+mod tunnel;
 
 use super::capture::CaptureRings;
 use super::layout::Reason;
@@ -134,6 +135,11 @@ enum Slot {
     Destination = -168,
     AddressDifference = -176,
     PortDifference = -184,
+    /// Bytes of the header of the tunnel that the packet leaves by, and the record of that; by tc the
+    /// segments of the packet as it came. These are there where there are tunnels.
+    Tunnel = -192,
+    Record = -200,
+    Segments = -208,
 }
 
 /// A program in the making.
@@ -159,6 +165,8 @@ struct ProgramWriter<'a> {
     too_long: Label,
     /// Where a frame that is forwarded has been counted.
     counted: Label,
+    /// Where frames go that could not be sent, and are no more what they were.
+    lost: Label,
 }
 
 impl ProgramWriter<'_> {
@@ -215,6 +223,10 @@ impl ProgramWriter<'_> {
     fn has_flows(&self) -> bool {
         self.memory.looks_up_flows && self.host_port.is_none()
     }
+    /// Whether packets may leave by tunnels. A graph knows none.
+    fn has_tunnels(&self) -> bool {
+        self.memory.has_tunnels && self.host_port.is_none()
+    }
     fn load_slot(&mut self, register: Register, slot: Slot) {
         self.a.load(Size::Double, register, R10, slot as i16);
     }
@@ -230,7 +242,7 @@ pub(super) fn build_program(
     let mut a = Assembler::default();
     let to_kernel = Reason::ALL.iter().map(|_| a.label()).collect();
     let found = a.label();
-    let [cut_short, too_long, counted] = [a.label(), a.label(), a.label()];
+    let [cut_short, too_long, counted, lost] = [a.label(), a.label(), a.label(), a.label()];
     let mut w = ProgramWriter {
         a,
         memory,
@@ -247,6 +259,7 @@ pub(super) fn build_program(
         cut_short,
         too_long,
         counted,
+        lost,
     };
     let (ipv4, ipv6) = (w.a.label(), w.a.label());
     receive::write(&mut w, ipv4, ipv6);

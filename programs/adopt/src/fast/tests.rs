@@ -19,6 +19,7 @@ mod copies;
 mod established;
 mod shortages;
 mod tables;
+mod tunnels;
 mod vrfs;
 
 const XDP_PASS: u32 = 2;
@@ -108,7 +109,9 @@ fn hops(memory: &Memory, random: &mut Random) {
         let (device, vlan) = if port > 2 { (0, Some(port as u16 + 4)) } else { (port, None) };
         let mtu = random.of(&[1500, 9000, 9000, 60, 1280]);
         let (destination, source) = (mac(100 + hop), mac(port as u8 % 3));
-        let hop_of = Hop { destination, source, vlan, mtu, device, port, returns: hop % 3 == 0 };
+        let tunnel = if memory.has_tunnels { random.of(&[0, 0, 1, 2, 3]) } else { 0 };
+        let returns = hop % 3 == 0 || tunnel != 0;
+        let hop_of = Hop { destination, source, vlan, mtu, device, port, returns, tunnel };
         memory.write_hop(hop.into(), &hop_of);
         if random.one_in(10) {
             memory.unset_hop(hop.into());
@@ -181,6 +184,21 @@ impl Rig {
         bridge: Option<u32>,
         fibs: u32,
     ) -> Rig {
+        Rig::make_with(seed, capture, has_flows, (bridge, fibs), false)
+    }
+
+    /// One some of whose hops lead into tunnels.
+    fn with_tunnels(seed: u64, has_flows: bool) -> Rig {
+        Rig::make_with(seed, None, has_flows, (None, 1), true)
+    }
+
+    fn make_with(
+        seed: u64,
+        capture: Option<CaptureRings>,
+        has_flows: bool,
+        (bridge, fibs): (Option<u32>, u32),
+        has_tunnels: bool,
+    ) -> Rig {
         let mut random = Random(seed);
         // Every second seed runs as on kernels before 5.16, whose maps are small.
         let most = if seed.is_multiple_of(2) { u32::MAX as usize } else { 4 << 20 };
@@ -193,6 +211,8 @@ impl Rig {
             let fdb = memory.fdb.as_mut().unwrap();
             (1..3).for_each(|member| fdb.set_bridge(member, bridge));
         }
+        memory.has_tunnels = has_tunnels;
+        tunnels::write_tunnels(&memory);
         memory.lease.renew_for_good().unwrap();
         ports(&memory, &mut random, has_flows, fibs);
         hops(&memory, &mut random);
@@ -402,13 +422,18 @@ fn the_verifier_is_far_from_its_limit_with_each_program() {
     }
     let plain = [(0, false), (1, false), (0, true), (1, true)].map(|(seed, has)| (seed, has, None, 1));
     let others = [(0, true, Some(3), 1), (1, true, None, 2)];
-    for (seed, has_flows, bridge, fibs) in plain.into_iter().chain(others) {
-        let rig = Rig::make(seed, None, has_flows, bridge, fibs);
+    let check = |rig: Rig, what: &str| {
         for program in rig.programs.iter().flatten() {
             let Some(count) = bpf::verified_instructions(program).unwrap() else { return };
-            let what = format!("arrays as of table {seed}, flows: {has_flows}, {bridge:?}, {fibs} FIBs");
             assert!(count < MOST_VERIFIED, "{count}: {what}");
         }
+    };
+    for (seed, has_flows, bridge, fibs) in plain.into_iter().chain(others) {
+        let what = format!("arrays as of table {seed}, flows: {has_flows}, {bridge:?}, {fibs} FIBs");
+        check(Rig::make(seed, None, has_flows, bridge, fibs), &what);
+    }
+    for has_flows in [false, true] {
+        check(Rig::with_tunnels(0, has_flows), &format!("tunnels, flows: {has_flows}"));
     }
 }
 

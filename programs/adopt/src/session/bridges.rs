@@ -17,9 +17,11 @@ impl Session {
         Ok(())
     }
 
-    /// Has packets arrive and leave by a port. Bridges come before their members.
+    /// Has packets arrive and leave by a port. Bridges come before their members, and tunnels before all
+    /// that have programs, which are made for them.
     pub(super) fn adopt_port(&mut self, port: &Port, mode: Mode) -> Result<(), fast::Error> {
         match port.bridging {
+            Bridging::None if port.is_tunnel => self.accelerator.adopt_tunnel(port.index),
             Bridging::None => self.accelerator.adopt(port.index, mode),
             Bridging::Bridge => self.accelerator.adopt_bridge(port.index),
             Bridging::Member(bridge) => self.accelerator.adopt_member(port.index, bridge, mode),

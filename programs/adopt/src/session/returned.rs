@@ -11,7 +11,9 @@ impl Session {
     /// Adopts interfaces that have come back with the name of one that is gone, by the same path.
     pub(super) fn adopt_returned(&mut self, now: Instant) -> Vec<(String, Result<(), fast::Error>)> {
         let is_gone = |port: &&Port| {
-            self.accelerator.mode(port.index).is_none() && !self.accelerator.is_bridge(port.index)
+            let accelerator = &self.accelerator;
+            let is_known = accelerator.is_bridge(port.index) || accelerator.is_tunnel(port.index);
+            !is_known && accelerator.mode(port.index).is_none()
         };
         let gone: Vec<Port> = self.ports.iter().filter(is_gone).cloned().collect();
         if gone.is_empty() || !self.adopts_returned() {
@@ -25,7 +27,8 @@ impl Session {
         for old in gone {
             let is_free = |link: &Link| {
                 let is_bridge = matches!(&link.kind, LinkKind::Other(kind) if kind == "bridge");
-                let is_like = is_bridge == (old.bridging == Bridging::Bridge);
+                let is_tunnel = matches!(&link.kind, LinkKind::Tunnel(_));
+                let is_like = is_bridge == (old.bridging == Bridging::Bridge) && is_tunnel == old.is_tunnel;
                 is_like && self.accelerator.mode(link.index).is_none()
             };
             let is_tried = |link: &Link| self.not_adopted.contains(&link.index);
@@ -43,6 +46,7 @@ impl Session {
             self.report_progress();
             let adopted = match old.bridging {
                 Bridging::Bridge => self.accelerator.adopt_bridge(link.index),
+                _ if old.is_tunnel => self.accelerator.adopt_tunnel_again(link.index, number),
                 _ => self.accelerator.adopt_again(link.index, self.mode, number),
             };
             self.report_progress();
@@ -58,6 +62,8 @@ impl Session {
         if returned.iter().any(|(_, adopted)| adopted.is_ok()) {
             self.resend_links();
             self.update_blockers();
+            // Where this fails it is done with the next turn.
+            let _ = self.follow_tunnels();
         }
         returned
     }

@@ -2,7 +2,6 @@
 //! left to the kernel.
 use super::Path;
 use super::facts::Facts;
-use artery_adopt::blockers::Bridging;
 
 /// The paths that do for some ports.
 pub(crate) struct Choice {
@@ -33,7 +32,7 @@ impl Choice {
     /// Why a port does not go by XDP, unless the user has chosen the path.
     pub(crate) fn why(&self, facts: &Facts) -> Option<String> {
         let (port, why) = self.obstacle.as_ref()?;
-        if facts.port.bridging == Bridging::Bridge {
+        if !facts.port.has_program() {
             return None;
         }
         let own = || facts.xdp_obstacle();

@@ -82,8 +82,8 @@ impl Facts {
     /// Why programs of XDP would not do for it, or would make it slower than the kernel.
     pub(crate) fn xdp_obstacle(&self) -> Option<String> {
         let (name, driver) = (&self.port.name, self.driver());
-        if self.port.bridging == Bridging::Bridge {
-            // Its members have the programs.
+        if !self.port.has_program() {
+            // The members of a bridge have programs, and the ports that outer packets of a tunnel leave by.
             return None;
         }
         let runs_none = self.features.is_some_and(|features| !features.redirects);
@@ -122,7 +122,7 @@ impl Facts {
 
     /// A note on XDP at this port, where no obstacle is known.
     pub(crate) fn xdp_note(&self, processors: u32) -> Option<String> {
-        if self.port.bridging == Bridging::Bridge {
+        if !self.port.has_program() {
             return None;
         }
         let (name, driver) = (&self.port.name, self.driver());
@@ -158,7 +158,7 @@ impl Facts {
     /// What becomes by XDP of frames that lie in several buffers.
     pub(crate) fn multi_buffer(&self) -> MultiBuffer {
         match self.features {
-            _ if self.port.bridging == Bridging::Bridge => MultiBuffer::Never,
+            _ if !self.port.has_program() => MultiBuffer::Never,
             _ if self.mtu <= MOST_MTU_OF_A_BUFFER => MultiBuffer::Never,
             None => MultiBuffer::Unknown,
             Some(features) if !features.receives_multi_buffer => MultiBuffer::NotReceived,
@@ -214,7 +214,14 @@ impl Facts {
 
 #[cfg(test)]
 pub(crate) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> Facts {
-    let port = Port { index, name: name.to_owned(), vlan_on: None, own: None, bridging: Default::default() };
+    let port = Port {
+        index,
+        name: name.to_owned(),
+        vlan_on: None,
+        own: None,
+        bridging: Default::default(),
+        is_tunnel: false,
+    };
     Facts {
         port,
         driver: "ice".to_owned(),

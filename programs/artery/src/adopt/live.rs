@@ -269,6 +269,10 @@ fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Cho
             let said = format!("{name}: a bridge, by its members");
             voice.log_event("port", &said, &[("port", name)]);
         }
+        if facts.port.is_tunnel {
+            let said = format!("{name}: a tunnel, what leaves by it");
+            voice.log_event("port", &said, &[("port", name)]);
+        }
         let Some(mode) = session.accelerator().mode(facts.port.index) else { continue };
         let path = Wanted::from(mode);
         let words = path.in_words();

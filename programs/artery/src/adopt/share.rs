@@ -182,6 +182,7 @@ mod tests {
             vlan_on: None,
             own: None,
             bridging: Default::default(),
+            is_tunnel: false,
         });
         let share = |guards: &[Blocker]| measured.share(Family::V4, &ports.each_ref(), guards);
         let guard = |port, direction, kind| Blocker {

@@ -240,7 +240,14 @@ fn ports(session: &Session, kernel: &Sample) -> Vec<PortStatus> {
             LinkKind::Vlan { parent, .. } if own.is_none() => Some(parent),
             _ => None,
         };
-        let port = Port { index, name: link.name.clone(), vlan_on, own: None, bridging: Default::default() };
+        let port = Port {
+            index,
+            name: link.name.clone(),
+            vlan_on,
+            own: None,
+            bridging: Default::default(),
+            is_tunnel: false,
+        };
         let carrier = vlan_on.and_then(|carrier| links.get(&carrier)).map(|carrier| carrier.name.clone());
         ports.push(PortStatus::of(session, &port, carrier, counted, kernel));
     }
@@ -271,6 +278,9 @@ impl PortStatus {
             // A bridge has no program; its members have.
             accelerator.bridge_members(below).find_map(|member| accelerator.mode(member))
         });
+        // Nor has a tunnel, whose outer packets leave by the same path as others.
+        let of_any = || session.ports().iter().find_map(|port| accelerator.mode(port.index));
+        let mode = mode.or_else(|| of_any().filter(|_| accelerator.is_tunnel(below)));
         let path = mode.map_or("", |mode| Path::from(mode).name());
         let reasons = Reason::ALL.iter().zip(counted.kernel);
         let interface = kernel.of_interface(&port.name);

@@ -1,7 +1,7 @@
 //! What the mirror of the kernel changes in the tables of the programs.
 use super::super::hops::EgressInterface;
 use super::{Accelerator, GroupTable, RoutedPort};
-use crate::kernel::{Family, Link};
+use crate::kernel::{Family, Link, LinkKind};
 use crate::mirror::{Exclusion, FibBinding, NextHopSet, NextHopSetId, Sink};
 use artery_lpm::Prefix;
 use artery_wire::EtherAddr;
@@ -65,6 +65,10 @@ impl Sink for Accelerator {
             self.remove_member(index);
             return self.remove_attached(index);
         };
+        if matches!(link.kind, LinkKind::Tunnel(_)) {
+            self.groups.add_tunnel(index);
+            return self.set_tunnel_link(link);
+        }
         let (Some((port, carrier)), Some(mac)) = (self.join_port(link), link.mac) else {
             return self.remove_member(index);
         };

@@ -74,11 +74,19 @@ fn measure_frame(w: &mut ProgramWriter<'_>) {
             let is_counted = w.a.label();
             w.load_slot(R1, Slot::Context);
             w.a.load(Size::Word, R4, R1, buffer::LENGTH);
-            w.a.load(Size::Word, R0, R1, buffer::SEGMENTS);
+            match w.has_tunnels() {
+                // The kernel counts them anew behind a tunnel's header.
+                true => w.load_slot(R0, Slot::Segments),
+                false => w.a.load(Size::Word, R0, R1, buffer::SEGMENTS),
+            }
             w.a.jump_if(NotEqual, R0, 0, is_counted);
             w.a.set(R0, 1);
             w.a.place(is_counted);
         }
+    }
+    if w.has_tunnels() {
+        w.load_slot(R1, Slot::Tunnel);
+        w.a.compute(Subtract, R4, R1);
     }
 }
 

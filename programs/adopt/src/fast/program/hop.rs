@@ -110,8 +110,12 @@ pub(super) fn write_too_long(w: &mut ProgramWriter<'_>) {
     w.a.load(Size::Word, R1, R2, 4 * PORT_FLAGS as i16);
     w.a.compute(And, R1, Flags::MULTI_BUFFER as i32);
     w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::MultiBuffer));
+    if w.has_tunnels() {
+        tunnel::refuse_multi_buffer(w);
+    }
     check_port(w);
     send::check_lease(w);
+    copy::write_forwarded(w);
     count::write_forwarded_multi_buffer(w);
     w.a.jump(w.counted);
 }

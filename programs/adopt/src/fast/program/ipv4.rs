@@ -54,11 +54,17 @@ fn check_header(w: &mut ProgramWriter<'_>) {
     w.a.jump_if(AtMost, R1, 1, w.to_kernel(Reason::Expired));
 }
 
-/// The sum of all 16-bit words is that of all 32-bit words, of 35 bits, folded to 33, 18, 17 and 16.
 fn check_sum(w: &mut ProgramWriter<'_>) {
-    w.a.load(Size::Word, R1, R9, 0);
+    sum_header(w, 0);
+    w.a.jump_if(NotEqual, R1, 0xffff, w.to_kernel(Reason::Malformed));
+}
+
+/// `R1` = the sum of the header that begins `start` bytes behind `R9`; spoils `R2`. The sum of all 16-bit
+/// words is that of all 32-bit words, of 35 bits, folded to 33, 18, 17 and 16.
+pub(super) fn sum_header(w: &mut ProgramWriter<'_>, start: i16) {
+    w.a.load(Size::Word, R1, R9, start);
     for at in [4, 8, 12, 16] {
-        w.a.load(Size::Word, R2, R9, at);
+        w.a.load(Size::Word, R2, R9, start + at);
         w.a.compute(Add, R1, R2);
     }
     w.a.set(R2, R1);
@@ -71,7 +77,6 @@ fn check_sum(w: &mut ProgramWriter<'_>) {
         w.a.compute(And, R1, 0xffff);
         w.a.compute(Add, R1, R2);
     }
-    w.a.jump_if(NotEqual, R1, 0xffff, w.to_kernel(Reason::Malformed));
 }
 
 fn check_source(w: &mut ProgramWriter<'_>) {

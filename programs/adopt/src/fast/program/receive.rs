@@ -140,7 +140,7 @@ fn store_rest(w: &mut ProgramWriter<'_>) {
 }
 
 /// `R2` = bytes from the IP header to the end of the frame, or of its first buffer.
-fn load_rest(w: &mut ProgramWriter<'_>) {
+pub(super) fn load_rest(w: &mut ProgramWriter<'_>) {
     match w.at {
         ProgramHook::Xdp => {
             w.a.set(R2, R8);

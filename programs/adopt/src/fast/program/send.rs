@@ -5,7 +5,7 @@ use super::*;
 use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
 
-const XDP_ADJUST_HEAD: i32 = 44;
+pub(super) const XDP_ADJUST_HEAD: i32 = 44;
 const REDIRECT_MAP: i32 = 51;
 const REDIRECT: i32 = 23;
 const XDP_REDIRECT: i32 = 4;
@@ -20,10 +20,13 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     if let Some(host_port) = w.host_port {
         return write_to_host_port(w, host_port);
     }
+    copy::write_forwarded(w);
+    if w.has_tunnels() {
+        tunnel::write(w);
+    }
     count::write_forwarded(w);
     w.a.place(w.counted);
-    copy::write_forwarded(w);
-    let failed = w.a.label();
+    let failed = w.lost;
     if w.has_flows() {
         translate::write_ipv4(w, failed);
     }
@@ -35,7 +38,7 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
             w.a.place(redirect);
             w.a.map(R1, w.memory.devices.descriptor());
             w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
-            w.a.compute(And, R2, 0xffff);
+            w.a.compute(And, R2, MOST_PORTS as i32 - 1);
             // What the kernel answers where the device is not there: the frame can't be as it came any more.
             w.a.set(R3, w.at.drop_code());
             w.a.call(REDIRECT_MAP);
@@ -74,8 +77,8 @@ fn write_to_host_port(w: &mut ProgramWriter<'_>, host_port: u32) {
     w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::OtherVlan));
     w.a.load(Size::Word, R1, R6, 4 * HOP_TAG as i16);
     w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::OtherVlan));
-    count::write_forwarded(w);
     copy::write_forwarded(w);
+    count::write_forwarded(w);
     w.a.set(R1, host_port as i32);
     w.a.set(R2, 0);
     w.a.call(REDIRECT);

@@ -82,14 +82,14 @@ end_programs() {
 
 # The line as start.sh made it, whatever a row did to it.
 restore_line() {
-    for link in veb0 red blue bond0 m1 m3 wg0 eth1.10 eth2.10; do ip link del $link 2>/dev/null; done
+    for link in veb0 red blue bond0 m1 m3 wg0 gre1 ipip1 eth1.10 eth2.10; do ip link del $link 2>/dev/null; done
     ip rule del priority 500 2>/dev/null
     for table in 77 100 200; do
         ip route flush table $table 2>/dev/null
         ip -6 route flush table $table 2>/dev/null
     done
     for host in a2 b2; do ip netns del $host 2>/dev/null; done
-    for link in wg0 eth0.10 br0 bond1; do ip -n b link del $link 2>/dev/null; done
+    for link in wg0 gre1 ipip1 eth0.10 br0 bond1; do ip -n b link del $link 2>/dev/null; done
     if ! ip -n b address show dev eth0 | grep -q 10.0.2.2; then
         ip -n b link set eth0 up
         ip -n b address add 10.0.2.2/24 dev eth0

@@ -1,0 +1,190 @@
+# Rows about packets that leave by tunnels.
+
+# tunnels: gre1 and ipip1 from this machine to b, and what is behind them.
+tunnels() {
+    modprobe -a ip_gre ipip || skip "this kernel has no GRE or no IPIP"
+    ip link add gre1 type gre local 10.0.2.1 remote 10.0.2.2 || skip "this kernel has no GRE"
+    ip link add ipip1 type ipip local 10.0.2.1 remote 10.0.2.2 ttl 33 tos 0x48 || skip "this kernel has no IPIP"
+    ip -n b link add gre1 type gre local 10.0.2.2 remote 10.0.2.1
+    ip -n b link add ipip1 type ipip local 10.0.2.2 remote 10.0.2.1
+    for tunnel in gre1 ipip1; do
+        ip link set $tunnel up
+        ip -n b link set $tunnel up
+        # Without it what leaves by a port that accepts redirects stays with the kernel.
+        sysctl -qw net.ipv4.conf.$tunnel.accept_redirects=0
+    done
+    ip route add 10.9.0.0/24 dev gre1
+    ip -6 route add 2001:db8:9::/64 dev gre1
+    ip route add 10.9.1.0/24 dev ipip1
+    ip -n b address add 10.9.0.2/32 dev gre1
+    ip -n b address add 2001:db8:9::2/128 dev gre1 nodad
+    ip -n b address add 10.9.1.2/32 dev ipip1
+}
+
+# Sends frames from a that differ in all that a tunnel's header depends on, each a few times where two words are given, and
+# writes what arrives at b to a file, without the identification of outer packets.
+tunnel_frames() {
+    cat >$work/frames.py <<'P'
+import socket, struct, sys, threading, time
+
+ENDS = [socket.inet_aton(end) for end in ("10.9.0.77", "10.9.1.77")]
+ENDS.append(socket.inet_pton(socket.AF_INET6, "2001:db8:9::77"))
+
+def total(data):
+    data += b"\0" * (len(data) % 2)
+    all = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    while all >> 16:
+        all = (all & 0xffff) + (all >> 16)
+    return all
+
+def ipv4(number, to, tos, ttl, flags, payload):
+    head = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(payload), number, flags, ttl, 17, 0)
+    head += socket.inet_aton("10.0.1.2") + socket.inet_aton(to)
+    return head[:10] + struct.pack("!H", 0xffff ^ total(head)) + head[12:] + payload
+
+def ipv6(tos, ttl, payload):
+    head = struct.pack("!IHBB", 6 << 28 | tos << 20 | 77, len(payload), 17, ttl)
+    return head + socket.inet_pton(socket.AF_INET6, "2001:db8:1::2") + ENDS[2] + payload
+
+def frames():
+    sizes = [8, 9, 18, 26, 100, 1000, 1428, 1429, 1447, 1448, 1449, 1452, 1456, 1460, 1472]
+    for number in range(512):
+        tos, ttl = number % 256, 2 + number * 7 % 250
+        size = sizes[number % len(sizes)]
+        data = struct.pack("!HHHH", 7001, 7002, size, 0) + bytes(number % 251 for _ in range(size - 8))
+        flags = 0x4000 if number % 3 else 0
+        yield 0x0800, ipv4(number, "10.9.0.77", tos, ttl, flags, data)
+        yield 0x0800, ipv4(number, "10.9.1.77", tos, ttl, flags, data)
+        if size <= 1432:
+            yield 0x86dd, ipv6(tos, ttl, data)
+
+def receive(name, found):
+    port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    port.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)  # SO_RCVBUFFORCE
+    port.bind((name, 0))
+    port.settimeout(3)
+    found.append(None)
+    while True:
+        try:
+            frame = port.recv(65536)
+        except TimeoutError:
+            return
+        # Not what the tunnels' own ends say.
+        if frame[12:14] == b"\x08\0" and frame[23] in (4, 47) and any(end in frame for end in ENDS):
+            assert total(frame[14:34]) == 0xffff, frame.hex()
+            found.append(frame[:18] + b"\0\0" + frame[20:24] + b"\0\0" + frame[26:])
+
+if sys.argv[1] == "receive":
+    found = []
+    receive("eth0", found)
+    open(sys.argv[2], "w").write("".join(sorted(frame.hex() + "\n" for frame in found[1:])))
+else:
+    mac = bytes.fromhex(sys.argv[2].replace(":", ""))
+    port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    port.bind(("eth0", 0))
+    own = port.getsockname()[4]
+    for count, (kind, packet) in enumerate(frames()):
+        frame = mac + own + struct.pack("!H", kind) + packet
+        port.send(frame.ljust(60, b"\0") if count % 2 else frame)
+        if count % 4 == 0:
+            time.sleep(0.002)
+P
+}
+
+# through_tunnels NAME: what of these frames arrives at b, in NAME.frames.
+through_tunnels() {
+    ip netns exec b python3 $work/frames.py receive $work/$1.frames &
+    receiver=$!
+    sleep 1
+    ip netns exec a python3 $work/frames.py send "$(cat /sys/class/net/eth1/address)"
+    wait $receiver
+}
+
+sent_by() { artery handler state | jq --arg name $1 '[.ports[] | select(.name == $name) | .sent] | add // 0'; }
+
+# tunnels_by PATH: the same frames arrive at b as by the kernel alone, nearly all of them past it.
+tunnels_by() {
+    start_adopt --path $1 eth1 eth2 gre1 ipip1
+    until_answers a 10.0.2.2 adopt
+    for address in 10.9.0.2 10.9.1.2 2001:db8:9::2; do until_answers a $address adopt; done
+    sleep 2
+    before_gre=$(sent_by gre1) before_ipip=$(sent_by ipip1)
+    through_tunnels $1
+    past_gre=$(($(sent_by gre1) - before_gre)) past_ipip=$(($(sent_by ipip1) - before_ipip))
+    if ! diff $work/kernel.frames $work/$1.frames >$work/diff; then
+        artery handler state | jq -c '.ports[] | [.name, .received, .sent, .kernel]'
+        fail "by $1 $(wc -l <$work/$1.frames) frames arrive, by the kernel $(wc -l <$work/kernel.frames): $(head -c 400 $work/diff)"
+    fi
+    frames=$(wc -l <$work/$1.frames)
+    [ $(((past_gre + past_ipip) * 10)) -ge $((frames * 8)) ] || {
+        artery handler state | jq -c '.ports[] | [.name, .ipv4, .ipv6, .received, .sent, .kernel]'
+        artery handler state | jq -r '.guards[].text'
+        fail "$past_gre by gre1 and $past_ipip by ipip1 of $frames frames went past the kernel"
+    }
+    said="$said; by $1 $past_gre by gre1 and $past_ipip by ipip1 of $frames frames, the same as by the kernel"
+}
+
+row_adopt_tunnels() {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    tunnels
+    tunnel_frames
+    until_answers a 10.9.0.2
+    until_answers a 10.9.1.2
+    through_tunnels kernel
+    [ "$(wc -l <$work/kernel.frames)" -gt 1000 ] || fail "the kernel alone: $(wc -l <$work/kernel.frames) frames"
+    tunnels_by tc
+    by_tcp=$(mbits a b 10.9.0.2)
+    [ $by_tcp -gt 0 ] || fail "TCP carries nothing by gre1"
+    tunnels_follow
+    end_programs
+    [ "$driver" != virtio_net ] || tunnels_by xdp
+    pass "TCP by gre1 $by_tcp Mbit/s$said"
+}
+
+# moves_past NUMBER TEXT: of 50 pings to the address behind gre1 so many at least went by gre1 past the kernel, or none where
+# NUMBER is 0; none is lost.
+moves_past() {
+    # What has changed takes effect in milliseconds, and in a slow machine later.
+    sleep 1.5
+    before=$(sent_by gre1)
+    all_answer a 50 10.9.0.2
+    past=$(($(sent_by gre1) - before))
+    if [ $1 = 0 ]; then [ $past = 0 ] || fail "$2: $past pings went past the kernel"; else
+        [ $past -ge $1 ] || fail "$2: $past of 50 pings went past the kernel"
+    fi
+}
+
+# Tunnels, routes, rules and neighbors change while packets go past the kernel.
+tunnels_follow() {
+    moves_past 45 "as it is"
+    ip link change gre1 type gre local 10.0.2.1 remote 10.0.2.2 ttl 9
+    moves_past 45 "with another TTL"
+    ip link change gre1 type gre local 10.0.2.1 remote 10.0.2.2 key 5
+    ip -n b link change gre1 type gre local 10.0.2.2 remote 10.0.2.1 key 5
+    moves_past 0 "with a key"
+    ip link change gre1 type gre local 10.0.2.1 remote 10.0.2.2 nokey
+    ip -n b link change gre1 type gre local 10.0.2.2 remote 10.0.2.1 nokey
+    moves_past 45 "without a key again"
+    nft -f - <<'N'
+table ip out { chain out { type filter hook output priority 0; meta l4proto gre counter; }; }
+N
+    moves_past 0 "with a rule for packets of the machine"
+    nft flush ruleset
+    moves_past 45 "without rules"
+    ip route change 10.0.2.0/24 dev eth2 proto kernel scope link src 10.0.2.1 mtu 1000
+    moves_past 45 "with a route of MTU 1000"
+    got=$(answers a 10.9.0.2 20 -s 1200)
+    [ "$got" = 20 ] || fail "${got:-0} of 20 pings that are cut into fragments are answered"
+    ip route change 10.0.2.0/24 dev eth2 proto kernel scope link src 10.0.2.1
+    ip link set gre1 down
+    ip link set gre1 up
+    ip route replace 10.9.0.0/24 dev gre1
+    moves_past 45 "after it was down"
+    ip link del gre1
+    ip link add gre1 type gre local 10.0.2.1 remote 10.0.2.2
+    sysctl -qw net.ipv4.conf.gre1.accept_redirects=0
+    ip link set gre1 up
+    ip route replace 10.9.0.0/24 dev gre1
+    ip -6 route replace 2001:db8:9::/64 dev gre1
+    moves_past 45 "after it came back"
+}
