@@ -2,9 +2,8 @@
 //! the daemons install in the kernel.
 
 use crate::support::adopting::{Fan, by_kernel, with_gateways};
-use crate::support::daemons::Daemons;
 use crate::support::{SOON, until};
-use artery_rig::{Host, Result};
+use artery_rig::{Daemons, Host, Result};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};

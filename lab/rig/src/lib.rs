@@ -17,8 +17,8 @@
 //! ```
 //!
 //! What a test needs beyond that: [`Host::run`] and [`Host::spawn`] for any program, [`Host::capture`]
-//! for what went over an interface, [`Host::iperf3`] and [`Traffic`] for load, [`Line`] for the
-//! topology above ready made.
+//! for what went over an interface, [`Host::iperf3`] and [`Traffic`] for load, [`Daemons`] for BIRD and FRR,
+//! [`Line`] for the topology above ready made.
 //!
 //! Namespaces are named `art-<pid>-<n>-<host>`, where pid is the process that owns the rig. They go,
 //! with every process inside, when the rig and its last [`Host`] are dropped; when the owner dies,
@@ -36,6 +36,7 @@ mod cleanup;
 mod command;
 pub mod conf;
 pub mod console;
+mod daemons;
 mod endpoint;
 mod error;
 mod histogram;
@@ -65,6 +66,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use capture::{Capture, Frame};
 pub use command::Command;
+pub use daemons::Daemons;
 pub use endpoint::Endpoint;
 pub use error::{Failure, Result, RigError, Skip};
 pub use histogram::{Histogram, Latency};

@@ -2,10 +2,9 @@
 
 use super::gateways::{ALONE, FLOWS, Flows, GATEWAYS, Net, SHARED, with_gateways};
 use super::net::{PORTS, Running, start_on};
-use crate::support::daemons::Daemons;
 use crate::support::until;
 use artery_l3::router::link_local;
-use artery_rig::{Host, Process, Result, Signal};
+use artery_rig::{Daemons, Host, Process, Result, Signal};
 use serde_json::Value;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

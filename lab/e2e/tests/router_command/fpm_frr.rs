@@ -2,9 +2,8 @@
 
 use super::fpm::source;
 use super::net::{FAR, NEAR, Net, Running, on_the_net};
-use crate::support::daemons::Daemons;
 use crate::support::{SOON, until};
-use artery_rig::{Result, Skip};
+use artery_rig::{Daemons, Result, Skip};
 
 /// Where Debian keeps zebra's modules.
 const MODULES: &str = "/usr/lib/x86_64-linux-gnu/frr/modules";

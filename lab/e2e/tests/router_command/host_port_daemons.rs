@@ -3,10 +3,9 @@
 
 use super::host_ports::until_route;
 use super::net::{FAR, Net, Running, on_the_net};
-use crate::support::daemons::Daemons;
 use crate::support::{end, until};
 use artery_l3::router::link_local;
-use artery_rig::Result;
+use artery_rig::{Daemons, Result};
 use std::time::Duration;
 
 /// How long protocols may take to converge on a machine that has other things to do.

@@ -3,7 +3,6 @@
 
 pub mod adopting;
 pub mod connections;
-pub mod daemons;
 pub mod running;
 pub mod service_manager;
 pub mod switching;

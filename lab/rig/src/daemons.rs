@@ -1,14 +1,20 @@
 //! Routing daemons on hosts of a rig: BIRD, and those of FRR. Each has its files in a folder
 //! that goes with it.
-use super::SOON;
-use artery_rig::{Host, Process, Result, Skip};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
 use tempfile::TempDir;
+
+use super::error::{Result, Skip};
+use super::host::Host;
+use super::process::Process;
 
 /// Where Debian keeps FRR's daemons.
 const FRR: &str = "/usr/lib/frr";
+/// How long a daemon may take to start.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// The daemons of one host, which end when this is dropped.
 pub struct Daemons {
@@ -25,7 +31,7 @@ impl Daemons {
         std::fs::write(&file, config).expect("a file in a folder of our own");
         let bird = host.spawn(["bird", "-f", "-c", &file, "-s", &socket])?;
         let daemons = Daemons { host: host.clone(), folder, running: vec![bird] };
-        super::until(SOON, || Ok(daemons.birdc("show status").is_ok()))?;
+        until_started("bird", || daemons.birdc("show status").is_ok());
         Ok(daemons)
     }
 
@@ -59,7 +65,7 @@ impl Daemons {
                 _ => &[],
             };
             running.push(host.command([program.as_str()]).args(options).args(more).args(files).spawn()?);
-            super::until(SOON, || Ok(Path::new(&socket).exists()))?;
+            until_started(daemon, || Path::new(&socket).exists());
         }
         Ok(Daemons { host: host.clone(), folder, running })
     }
@@ -69,10 +75,11 @@ impl Daemons {
         self.running.iter_mut().for_each(Process::kill);
     }
 
+    /// What BIRD answers.
     pub fn birdc(&self, command: &str) -> Result<String> {
         let socket = text(&self.folder.path().join("ctl"));
         let words = command.split(' ');
-        let birdc = self.host.command(["birdc", "-s", &socket]).args(words).limit(6 * SOON);
+        let birdc = self.host.command(["birdc", "-s", &socket]).args(words).limit(6 * LIMIT);
         Ok(birdc.run()?.stdout)
     }
 
@@ -81,6 +88,14 @@ impl Daemons {
         let folder = text(self.folder.path());
         let commands = commands.iter().flat_map(|command| ["-c", command]);
         Ok(self.host.command(["vtysh", "--vty_socket", &folder]).args(commands).run()?.stdout)
+    }
+}
+
+fn until_started(daemon: &str, is_started: impl Fn() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !is_started() {
+        assert!(Instant::now() < deadline, "{daemon} has not started within {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
