@@ -1,5 +1,6 @@
 //! Changes of the host by rtnetlink: addresses and routes (several addresses of a family on one interface,
 //! which the older requests can't give it), and filters of tc.
+use crate::Address;
 use crate::refusal::refusal;
 use crate::socket::connect;
 use netlink_packet_core::{
@@ -63,6 +64,12 @@ impl Rtnetlink {
         message.header.index = index;
         message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         self.change(RouteNetlinkMessage::DelAddress(message), 0)
+    }
+
+    /// The addresses of all interfaces.
+    pub fn addresses(&mut self) -> io::Result<Vec<Address>> {
+        let messages = self.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+        Ok(messages.iter().filter_map(address_of).collect())
     }
 
     /// Adds a route by a gateway, which may be outside of the interface's own prefixes.
@@ -150,6 +157,25 @@ fn read_dump(mut bytes: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Resu
     Ok(false)
 }
 
+fn address_of(message: &RouteNetlinkMessage) -> Option<Address> {
+    let RouteNetlinkMessage::NewAddress(AddressMessage { header, attributes, .. }) = message else {
+        return None;
+    };
+    // On a line with two ends IFA_ADDRESS is the other one's.
+    let local = attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    let other = || {
+        attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        })
+    };
+    let address = local.or_else(other)?;
+    Some(Address { link: header.index, address, len: header.prefix_len })
+}
+
 fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
@@ -197,6 +223,16 @@ mod tests {
         assert_eq!(of("10.0.1.1", 24).as_deref(), Some("10.0.1.255"));
         assert_eq!(of("10.0.1.1", 0).as_deref(), Some("255.255.255.255"));
         assert_eq!((of("10.0.1.1", 31), of("10.0.1.1", 32)), (None, None));
+    }
+
+    #[test]
+    fn the_loopback_address_is_among_the_addresses_where_there_is_one() {
+        let mut rtnetlink = Rtnetlink::open().unwrap();
+        let found = rtnetlink.addresses().unwrap();
+        let loopback = Ipv4Addr::LOCALHOST;
+        if std::net::UdpSocket::bind((loopback, 0)).is_ok() {
+            assert!(found.iter().any(|one| one.address == loopback && one.len == 8), "{found:?}");
+        }
     }
 
     #[test]

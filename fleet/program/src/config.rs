@@ -7,6 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
+use crate::announce::ServiceAddress;
+use crate::probe;
+
 /// Most peers of a machine: each connection has a thread, so that one that closes stops no other.
 pub(crate) const MOST_PEERS: usize = 32;
 /// Most bytes of a word of a key.
@@ -37,6 +40,29 @@ pub(crate) struct Config {
     #[serde(default)]
     pub(crate) insecure: bool,
     pub(crate) tls: Option<Tls>,
+    pub(crate) announce: Option<Announce>,
+}
+
+/// How this machine is announced to the network, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Announce {
+    /// `ADDRESS/LENGTH` of what an interface has while this machine is announced.
+    #[serde(default)]
+    pub(crate) addresses: Vec<String>,
+    #[serde(default = "default_device")]
+    pub(crate) device: String,
+    /// A program that is called with `announce` or `withdraw` instead.
+    pub(crate) command: Option<PathBuf>,
+    /// How long peers are waited for that were not heard.
+    #[serde(default = "default_peer_wait")]
+    pub(crate) peer_wait_seconds: u64,
+    /// How long the router may be silent.
+    #[serde(default = "default_router_timeout")]
+    pub(crate) router_timeout_ms: u64,
+    /// How long the network may take to send nothing here any more.
+    #[serde(default = "default_settle")]
+    pub(crate) settle_seconds: u64,
 }
 
 /// Names of files in PEM format (RFC 7468).
@@ -56,6 +82,60 @@ fn default_status() -> PathBuf {
 /// A quarter of the shortest idle time that matters, that of UDP in use.
 fn default_refresh() -> u64 {
     45
+}
+
+fn default_device() -> String {
+    "lo".into()
+}
+
+fn default_peer_wait() -> u64 {
+    10
+}
+
+/// With it a machine is withdrawn within 300 ms after its router fails.
+fn default_router_timeout() -> u64 {
+    250
+}
+
+fn default_settle() -> u64 {
+    2
+}
+
+impl Announce {
+    pub(crate) fn parse_addresses(&self) -> Result<Vec<ServiceAddress>> {
+        let parse = |text: &String| {
+            ServiceAddress::parse(text).with_context(|| {
+                format!(
+                    "announce.addresses: '{text}' is not ADDRESS/LENGTH of a service, as 192.0.2.1/32 or \
+                     2001:db8::1/128"
+                )
+            })
+        };
+        self.addresses.iter().map(parse).collect()
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(
+            self.addresses.is_empty() == self.command.is_some(),
+            "[announce] needs either addresses or command"
+        );
+        let addresses = self.parse_addresses()?;
+        for (at, address) in addresses.iter().enumerate() {
+            ensure!(!addresses[..at].contains(address), "announce.addresses: {address} is there twice");
+        }
+        let least = 2 * probe::PAUSE.as_millis() as u64;
+        ensure!(
+            (least..=60_000).contains(&self.router_timeout_ms),
+            "announce.router_timeout_ms = {}: use {least} to 60000",
+            self.router_timeout_ms
+        );
+        for (key, seconds) in
+            [("peer_wait_seconds", self.peer_wait_seconds), ("settle_seconds", self.settle_seconds)]
+        {
+            ensure!(seconds <= 3600, "announce.{key} = {seconds}: use 3600 at most");
+        }
+        Ok(())
+    }
 }
 
 impl Config {
@@ -84,7 +164,7 @@ impl Config {
         for endpoint in self.listen.iter().chain(&self.peers) {
             self.check_endpoint(endpoint)?;
         }
-        Ok(())
+        self.announce.as_ref().map_or(Ok(()), Announce::check)
     }
 
     fn check_endpoint(&self, endpoint: &str) -> Result<()> {
@@ -101,6 +181,16 @@ impl Config {
 
     pub(crate) fn refresh(&self) -> Duration {
         Duration::from_secs(self.refresh_seconds)
+    }
+
+    pub(crate) fn peer_wait(&self) -> Duration {
+        let announce = self.announce.as_ref();
+        Duration::from_secs(announce.map_or_else(default_peer_wait, |announce| announce.peer_wait_seconds))
+    }
+
+    pub(crate) fn settle(&self) -> Duration {
+        let announce = self.announce.as_ref();
+        Duration::from_secs(announce.map_or_else(default_settle, |announce| announce.settle_seconds))
     }
 }
 
@@ -158,6 +248,29 @@ balancer = "b"
         let said =
             refusal(&format!("{LEAST}[tls]\nca = \"a\"\ncertificate = \"b\"\nkey = \"c\"\nkex = \"d\"\n"));
         assert!(said.contains("line 13") && said.contains("kex"), "{said}");
+    }
+
+    #[test]
+    fn an_announcement_has_defaults_and_either_addresses_or_a_command() {
+        let announce = |lines: &str| format!("{LEAST}[announce]\n{lines}\n");
+        let config = Config::parse(&announce("addresses = [\"192.0.2.1/32\"]")).unwrap();
+        let settings = config.announce.unwrap();
+        assert_eq!((settings.device.as_str(), settings.command), ("lo", None));
+        assert_eq!((settings.peer_wait_seconds, settings.router_timeout_ms), (10, 250));
+        assert!(Config::parse(&announce("command = \"/bin/true\"")).is_ok());
+        for (lines, part) in [
+            ("", "either addresses or command"),
+            ("addresses = []", "either addresses or command"),
+            ("command = \"/x\"\naddresses = [\"192.0.2.1/32\"]", "either addresses or command"),
+            ("addresses = [\"192.0.2.1\"]", "'192.0.2.1' is not ADDRESS/LENGTH"),
+            ("addresses = [\"192.0.2.1/32\", \"192.0.2.1/32\"]", "192.0.2.1/32 is there twice"),
+            ("command = \"/x\"\nrouter_timeout_ms = 99", "use 100 to 60000"),
+            ("command = \"/x\"\npeer_wait_seconds = 3601", "use 3600 at most"),
+            ("command = \"/x\"\ndevise = \"lo\"", "devise"),
+        ] {
+            let said = refusal(&announce(lines));
+            assert!(said.contains(part), "{lines}: {said}");
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Part = 2,
     /// There are no more parts.
     End = 3,
+    /// Asks whether all of a run up to a number has been taken, and says that it has.
+    HasAll = 4,
 }
 
 /// Why a message is refused.
@@ -94,7 +96,9 @@ impl Envelope {
             return Err(Refusal::OtherVersion);
         }
         let (kind, rest) = rest.split_first().ok_or(Refusal::Malformed)?;
-        let kind = [Kind::Changes, Kind::Part, Kind::End].into_iter().find(|known| *known as u8 == *kind);
+        let kind = [Kind::Changes, Kind::Part, Kind::End, Kind::HasAll]
+            .into_iter()
+            .find(|known| *known as u8 == *kind);
         let (run, rest) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
         let (number, _) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
         let (run, number) = (u64::from_be_bytes(*run), u64::from_be_bytes(*number));

@@ -49,6 +49,11 @@ impl Own {
         })
     }
 
+    /// The run, and the number of what was sent last.
+    pub(crate) fn position(&self) -> (u64, u64) {
+        (self.run.load(Relaxed), self.number.load(Relaxed))
+    }
+
     /// Follows the router without end; a router that ended is waited for.
     pub(crate) fn follow(&self, config: &Config, peers: &Peers, outlet: &dyn Outlet) {
         let mut last_error = String::new();

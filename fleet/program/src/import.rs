@@ -38,7 +38,8 @@ pub(crate) enum Delivery {
         run: u64,
         stream: Vec<u8>,
         came: Instant,
-        is_part: bool,
+        /// Of changes, their number; none of a part.
+        number: Option<u64>,
     },
     /// A fetch has ended; it is complete if all that came before is imported.
     FetchEnd { machine: String, is_complete: bool },
@@ -121,13 +122,15 @@ impl Importer {
             }
             match delivery {
                 None => {}
-                Some(Delivery::Records { machine, run, stream, came, is_part }) => {
-                    let arrival = match (is_part, self.peers.is_fetching(&machine)) {
-                        (true, _) => Arrival::Part,
-                        (false, true) => Arrival::ChangeDuringFetch,
-                        (false, false) => Arrival::Change,
+                Some(Delivery::Records { machine, run, stream, came, number }) => {
+                    let arrival = match (number, self.peers.is_fetching(&machine)) {
+                        (None, _) => Arrival::Part,
+                        (Some(_), true) => Arrival::ChangeDuringFetch,
+                        (Some(_), false) => Arrival::Change,
                     };
                     self.import_stream(&machine, run, &stream, arrival, came);
+                    // What was not taken is fetched before anything counts as there.
+                    number.into_iter().for_each(|number| self.peers.note_applied(&machine, run, number));
                 }
                 Some(Delivery::FetchEnd { machine, is_complete }) => {
                     let holds = self.tombstones.remove(&machine).is_none_or(|mut ended| ended.finish());

@@ -1,13 +1,18 @@
-//! `artery-fleet` mirrors the exceptions of a balancer's flows between the machines of a fleet.
+//! `artery-fleet` mirrors the exceptions of a balancer's flows between the machines of a fleet, and announces
+//! its machine to the network.
 //! `docs/fleet.md` is its manual.
 
+mod announce;
 mod config;
 mod control;
 mod envelope;
 mod follow;
+mod hand_over;
 mod import;
+mod leave;
 mod mesh;
 mod peers;
+mod probe;
 mod records;
 mod status;
 
@@ -15,18 +20,21 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
+use announce::{Announcement, Announcing};
 use config::Config;
 use follow::Own;
 use import::{ImportCounts, Importer};
 use mesh::{Local, Mesh};
 use peers::Peers;
+use probe::{Health, probe_router};
+use status::Answers;
 
 /// Says to zenoh how many threads it has; it is read when the first session opens.
 const ZENOH_RUNTIME: &str = "ZENOH_RUNTIME";
@@ -46,6 +54,18 @@ enum Action {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Has this machine leave: it is withdrawn, peers get all exceptions, and `artery-fleet run` ends
+    Leave {
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Leaves also while no peer is present
+        #[arg(long)]
+        without_peers: bool,
+        /// How many seconds to wait for it
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        #[arg(value_parser = clap::value_parser!(u64).range(1..=86400))]
+        limit: u64,
+    },
     /// Shows peers, and what was sent, received and refused
     Status {
         #[arg(long, value_name = "FILE")]
@@ -62,6 +82,8 @@ fn main() -> ExitCode {
         Action::Status { config, json } => Config::read(&config)
             .and_then(|config| status::ask(&config.status, json))
             .map(|text| print!("{text}")),
+        Action::Leave { config, without_peers, limit } => Config::read(&config)
+            .and_then(|config| leave::request(&config.status, without_peers, Duration::from_secs(limit))),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -100,6 +122,7 @@ fn start_again_with_threads(config: &Config) -> anyhow::Error {
 async fn mirror(config: Arc<Config>) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let actuator = config.announce.as_ref().map(announce::open_actuator).transpose()?;
     let listener = status::listen(&config.status)?;
     let (inbox, outbox) = import::queues();
     let local = Local {
@@ -108,6 +131,7 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
         counts: Arc::new(ImportCounts::default()),
         inbox,
         config: config.clone(),
+        announcement: Arc::new(Announcement::new()),
     };
     let mesh = Mesh::open(local.clone()).await?;
     let mut importer = Importer::new(config.clone(), local.peers.clone(), local.counts.clone());
@@ -116,15 +140,35 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
     let (publisher, following) = (mesh.publisher().await?, local.clone());
     let follow = move || following.own.follow(&following.config, &following.peers, &publisher);
     std::thread::Builder::new().name("follow".into()).spawn(follow)?;
+    announce_on(&local, actuator)?;
+    let answers = Answers::new();
     tokio::select! {
         () = mesh.fetch_on() => {}
-        () = status::serve(listener, local) => {}
+        () = answers.serve(listener, local) => {}
+        () = mesh.hand_over() => answers.finish().await,
+        // What is announced stays so: another process goes on with it, as after an upgrade.
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     // It may be gone already.
     let _ = std::fs::remove_file(&config.status);
     mesh.close().await;
+    Ok(())
+}
+
+/// Announces and withdraws this machine, and asks the router whether it answers, on threads that nothing else
+/// delays.
+fn announce_on(local: &Local, actuator: Option<Box<dyn announce::Actuator>>) -> Result<()> {
+    let health = Arc::new(Health::default());
+    if let Some(announce) = &local.config.announce {
+        let (config, health) = (local.config.clone(), health.clone());
+        let timeout = Duration::from_millis(announce.router_timeout_ms);
+        let probe = move || probe_router(&config.control, &config.balancer, timeout, &health);
+        std::thread::Builder::new().name("probe".into()).spawn(probe)?;
+    }
+    let known = (local.peers.clone(), local.own.clone());
+    let announcing = Announcing::new(&local.config, actuator, known, local.announcement.clone(), health);
+    std::thread::Builder::new().name("announce".into()).spawn(move || announcing.run())?;
     Ok(())
 }
 

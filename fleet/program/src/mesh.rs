@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `artery/FLEET/ID/flows/MACHINE` | batches of changes, as they are published |
 //! | `artery/FLEET/ID/all/MACHINE` | answers queries with all exceptions of the machine |
+//! | `artery/FLEET/ID/has/MACHINE/OTHER` | answers whether MACHINE has all that OTHER said |
 //!
 //! Changes have a session that listens and connects; what is fetched comes by connections of another session,
 //! so that changes do not wait behind it.
@@ -24,9 +25,11 @@ use zenoh::qos::CongestionControl;
 use zenoh::query::{ConsolidationMode, Query, QueryTarget};
 use zenoh::sample::{Locality, Sample};
 
+use crate::announce::Announcement;
 use crate::config::{Config, Tls, is_word};
 use crate::envelope::{Envelope, Kind, Refusal};
 use crate::follow::{Outlet, Own};
+use crate::hand_over;
 use crate::import::{Delivery, ImportCounts, Inbox, MOST_BYTES};
 use crate::peers::Peers;
 
@@ -47,6 +50,7 @@ pub(crate) struct Local {
     pub(crate) peers: Arc<Peers>,
     pub(crate) counts: Arc<ImportCounts>,
     pub(crate) inbox: Inbox,
+    pub(crate) announcement: Arc<Announcement>,
 }
 
 pub(crate) struct Mesh {
@@ -61,6 +65,7 @@ impl Mesh {
         let fetches = open_session(fetches_config(&local.config)).await?;
         subscribe(&changes, &local).await?;
         answer_queries(&changes, &local).await?;
+        hand_over::answer_leavers(&changes, &local).await?;
         Ok(Mesh { changes, fetches, local })
     }
 
@@ -79,6 +84,11 @@ impl Mesh {
             }
             tokio::time::sleep(FETCH_PAUSE).await;
         }
+    }
+
+    /// Hands over to the peers once this machine shall leave; returns when they have all.
+    pub(crate) async fn hand_over(&self) {
+        hand_over::hand_over(&self.fetches, &self.local).await;
     }
 
     pub(crate) async fn close(self) {
@@ -124,8 +134,8 @@ fn receive_changes(local: &Local, sample: &Sample) -> Result<(), Refusal> {
     let now = Instant::now();
     local.peers.note_changes(machine, &envelope, now)?;
     let (machine, stream) = (machine.to_string(), sample.payload().to_bytes().into_owned());
-    let run = envelope.run;
-    let delivery = Delivery::Records { machine: machine.clone(), run, stream, came: now, is_part: false };
+    let (run, number) = (envelope.run, Some(envelope.number));
+    let delivery = Delivery::Records { machine: machine.clone(), run, stream, came: now, number };
     if local.inbox.changes.try_send(delivery).is_err() {
         local.counts.dropped.fetch_add(1, Relaxed);
         local.peers.request_fetch(&machine, now);
@@ -146,7 +156,7 @@ fn sender<'a>(config: &Config, key: &'a str) -> Result<&'a str, Refusal> {
     Ok(machine)
 }
 
-fn envelope_of(attachment: Option<&ZBytes>) -> Result<Envelope, Refusal> {
+pub(crate) fn envelope_of(attachment: Option<&ZBytes>) -> Result<Envelope, Refusal> {
     let attachment = attachment.filter(|bytes| bytes.len() <= MOST_BYTES).ok_or(Refusal::Malformed)?;
     Envelope::parse(&attachment.to_bytes())
 }
@@ -200,7 +210,7 @@ async fn fetch_parts(session: &zenoh::Session, local: &Local, machine: &str) -> 
     while let Ok(reply) = replies.recv_async().await {
         let sample = reply.into_result().map_err(|_| anyhow!("{machine} answered with an error"))?;
         let checked = envelope_of(sample.attachment()).and_then(|envelope| match envelope.kind {
-            Kind::Changes => Err(Refusal::Malformed),
+            Kind::Changes | Kind::HasAll => Err(Refusal::Malformed),
             _ if sample.payload().len() > MOST_BYTES => Err(Refusal::Malformed),
             _ => Ok(envelope),
         });
@@ -215,13 +225,13 @@ async fn fetch_parts(session: &zenoh::Session, local: &Local, machine: &str) -> 
         parts += 1;
         let stream = sample.payload().to_bytes().into_owned();
         let (machine, run, came) = (machine.to_string(), envelope.run, Instant::now());
-        let delivery = Delivery::Records { machine, run, stream, came, is_part: true };
+        let delivery = Delivery::Records { machine, run, stream, came, number: None };
         local.inbox.parts.send(delivery).await.context("this process ends")?;
     }
     Err(anyhow!("the exceptions of {machine} ended early"))
 }
 
-fn key(config: &Config, what: &str, machine: &str) -> String {
+pub(crate) fn key(config: &Config, what: &str, machine: &str) -> String {
     ["artery", &config.fleet, &config.id, what, machine].join("/")
 }
 
@@ -303,7 +313,7 @@ pub(crate) fn threads(config: &Config) -> usize {
 }
 
 /// Errors of zenoh are boxed, which `anyhow` does not take by `?`.
-fn failure(what: &'static str) -> impl Fn(zenoh::Error) -> anyhow::Error {
+pub(crate) fn failure(what: &'static str) -> impl Fn(zenoh::Error) -> anyhow::Error {
     move |error| anyhow!(error).context(what)
 }
 

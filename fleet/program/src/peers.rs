@@ -36,6 +36,12 @@ struct Machine {
     run: u64,
     /// The number of the last changes.
     last: u64,
+    /// The number of the last changes of this run that the router has taken.
+    applied: u64,
+    /// Whether a fetch brought all of this run, and nothing was lost since it began.
+    is_whole: bool,
+    /// Whether a fetch did not bring all since all were requested.
+    has_fallen_short: bool,
     heard: Instant,
     missed: u64,
     records: u64,
@@ -67,6 +73,9 @@ impl Machine {
         Machine {
             run,
             last: 0,
+            applied: 0,
+            is_whole: false,
+            has_fallen_short: false,
             heard: now,
             missed: 0,
             records: 0,
@@ -83,11 +92,22 @@ impl Machine {
     }
 
     fn request_fetch(&mut self, now: Instant) {
+        self.is_whole = false;
         match &mut self.fetch {
             Fetch::Due(at) => *at = (*at).min(now),
             Fetch::Running { is_due_again, .. } => *is_due_again = true,
         }
     }
+}
+
+/// A machine whose heartbeat is heard, for one that joins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Joining {
+    pub(crate) machine: String,
+    /// Whether the router has all of its exceptions.
+    pub(crate) is_whole: bool,
+    /// Whether a fetch of it has failed since all were requested.
+    pub(crate) has_fallen_short: bool,
 }
 
 /// A machine whose heartbeat is heard.
@@ -122,6 +142,7 @@ impl Peers {
         }
         if envelope.run != machine.run {
             (machine.run, machine.last, machine.fetched) = (envelope.run, 0, None);
+            machine.applied = 0;
             machine.request_fetch(now);
         } else if machine.last > 0 {
             let missing = envelope.number.checked_sub(machine.last).and_then(|step| step.checked_sub(1));
@@ -144,7 +165,29 @@ impl Peers {
 
     /// The same of all machines, since the router has none of them any more.
     pub(crate) fn request_all(&self, now: Instant) {
-        self.lock().machines.values_mut().for_each(|machine| machine.request_fetch(now));
+        for machine in self.lock().machines.values_mut() {
+            machine.request_fetch(now);
+            machine.has_fallen_short = false;
+        }
+    }
+
+    /// The machines that are present, as one that joins must know them.
+    pub(crate) fn joining(&self, now: Instant) -> Vec<Joining> {
+        let state = self.lock();
+        let present = state.machines.iter().filter(|(_, machine)| machine.is_present(now));
+        let joining = present.map(|(name, machine)| Joining {
+            machine: name.clone(),
+            is_whole: machine.is_whole,
+            has_fallen_short: machine.has_fallen_short,
+        });
+        joining.collect()
+    }
+
+    /// Whether the router has all that a run of a machine said up to a number.
+    pub(crate) fn has_all(&self, name: &str, run: u64, number: u64) -> bool {
+        let state = self.lock();
+        let has = |machine: &Machine| machine.run == run && machine.is_whole && machine.applied >= number;
+        state.machines.get(name).is_some_and(has)
     }
 
     /// Machines whose exceptions are to be fetched now. None is returned again before
@@ -193,8 +236,9 @@ impl Peers {
         };
         // One that was fetched while its router was started again is fetched once more.
         if is_complete && !is_due_again {
-            machine.fetched = Some(since);
+            (machine.fetched, machine.is_whole) = (Some(since), true);
         }
+        machine.has_fallen_short |= !is_complete || is_due_again;
         machine.fetches += u64::from(is_complete);
         machine.failed_fetches += u64::from(!is_complete);
         machine.fetch = Fetch::Due(match (is_complete, is_due_again) {
@@ -202,6 +246,14 @@ impl Peers {
             (true, true) => now,
             (true, false) => now + refresh,
         });
+    }
+
+    /// The router has taken the changes of a run up to a number, unless some of them were lost.
+    pub(crate) fn note_applied(&self, name: &str, run: u64, number: u64) {
+        let mut state = self.lock();
+        if let Some(machine) = state.machines.get_mut(name).filter(|machine| machine.run == run) {
+            machine.applied = machine.applied.max(number);
+        }
     }
 
     /// The router has taken records of a machine, so long after they came.
@@ -258,10 +310,6 @@ pub(crate) struct PeerReport {
 impl PeerReport {
     fn new(name: &str, machine: &Machine, now: Instant) -> PeerReport {
         let silent = now.duration_since(machine.heard);
-        let is_fetched = match machine.fetch {
-            Fetch::Due(at) => at > now,
-            Fetch::Running { is_due_again, .. } => !is_due_again,
-        };
         let milliseconds = |time: Duration| time.as_micros() as f64 / 1000.0;
         PeerReport {
             machine: name.to_string(),
@@ -271,7 +319,7 @@ impl PeerReport {
             missed_batches: machine.missed,
             fetches: machine.fetches,
             failed_fetches: machine.failed_fetches,
-            is_complete: machine.fetches > 0 && is_fetched,
+            is_complete: machine.is_whole,
             last_lag_ms: milliseconds(machine.lag.last),
             longest_lag_ms: milliseconds(machine.lag.longest),
         }
@@ -397,6 +445,46 @@ mod tests {
         assert_eq!(peers.begin_fetches(now + RETRY_AFTER), ["m2"]);
         peers.finish_fetch("m2", false, now);
         assert!(peers.begin_fetches(now + ABSENT_AFTER).is_empty());
+    }
+
+    #[test]
+    fn a_machine_is_whole_by_a_fetch_that_began_after_all_were_requested() {
+        let now = Instant::now();
+        let peers = peers(now);
+        let joining = |is_whole, has_fallen_short| {
+            [Joining { machine: "m2".to_string(), is_whole, has_fallen_short }].to_vec()
+        };
+        assert_eq!(peers.joining(now), joining(true, false));
+        peers.request_all(now);
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        peers.request_all(now);
+        peers.finish_fetch("m2", true, now);
+        assert_eq!(peers.joining(now), joining(false, true), "that one began before");
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        peers.finish_fetch("m2", true, now);
+        assert_eq!(peers.joining(now), joining(true, true));
+        assert!(peers.joining(now + ABSENT_AFTER).is_empty());
+    }
+
+    #[test]
+    fn a_machine_has_all_of_a_run_when_its_router_took_it_and_nothing_was_lost() {
+        let now = Instant::now();
+        let peers = peers(now);
+        let has_all = |number| peers.has_all("m2", 1, number);
+        peers.note_changes("m2", &changes(1, 8), now).unwrap();
+        assert!(!has_all(8), "it waits for the router");
+        peers.note_applied("m2", 1, 8);
+        assert!(has_all(8) && !has_all(9) && !peers.has_all("m2", 2, 8) && !peers.has_all("m3", 1, 8));
+        // 9 is lost.
+        peers.note_changes("m2", &changes(1, 10), now).unwrap();
+        peers.note_applied("m2", 1, 10);
+        assert!(!has_all(9));
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        peers.finish_fetch("m2", true, now);
+        assert!(has_all(10));
+        peers.note_changes("m2", &changes(2, 1), now).unwrap();
+        peers.note_applied("m2", 1, 11);
+        assert!(!peers.has_all("m2", 1, 10) && !peers.has_all("m2", 2, 1));
     }
 
     #[test]

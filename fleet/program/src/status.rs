@@ -1,24 +1,35 @@
-//! What the process says of itself, by a Unix socket: a line of JSON for each connection.
+//! What the process says of itself, by a Unix socket: a request of a line for each connection. `status` is
+//! answered by a line of JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixListener;
+use tokio::sync::Semaphore;
 
+use crate::announce::AnnouncementReport;
+use crate::leave;
 use crate::mesh::Local;
 use crate::peers::PeerReport;
 
+/// The request for the status.
+const STATUS: &str = "status";
 /// How long a reader may take, and the process to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Most connections that are answered at a time; others wait.
+const CONNECTIONS: u32 = 8;
+/// Most bytes of a request.
+const LONGEST_REQUEST: u64 = 64;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
@@ -37,6 +48,8 @@ pub(crate) struct Status {
     /// Messages that were refused, by reason.
     refused: BTreeMap<String, u64>,
     peers: Vec<PeerReport>,
+    /// None where the configuration announces nothing, unless this machine leaves.
+    announcement: Option<AnnouncementReport>,
 }
 
 impl Status {
@@ -56,12 +69,16 @@ impl Status {
             refused_imports: counts.refused.load(Relaxed),
             refused,
             peers,
+            announcement: local.announcement.status(Instant::now()),
         }
     }
 
     fn to_text(&self) -> String {
         let router = if self.is_router_connected { "followed" } else { "not reached" };
         let mut text = format!("machine {} of {}/{}, router {router}\n", self.machine, self.fleet, self.id);
+        if let Some(announcement) = &self.announcement {
+            let _ = writeln!(text, "announcement: {}", announcement.to_text());
+        }
         let _ = writeln!(
             text,
             "sent: {} records, {} parts of all exceptions; events were missing {} times",
@@ -123,15 +140,50 @@ pub(crate) fn listen(path: &Path) -> Result<UnixListener> {
     Ok(listener)
 }
 
-pub(crate) async fn serve(listener: UnixListener, local: Local) {
-    loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let status = serde_json::to_string(&Status::new(&local)).unwrap_or_default() + "\n";
-        // One at a time, none for long.
-        let _ = tokio::time::timeout(PATIENCE, stream.write_all(status.as_bytes())).await;
+/// Answers who connects. Dropping it leaves those under way; [`Answers::finish`] waits for them.
+pub(crate) struct Answers(Arc<Semaphore>);
+
+impl Answers {
+    pub(crate) fn new() -> Answers {
+        Answers(Arc::new(Semaphore::new(CONNECTIONS as usize)))
+    }
+
+    pub(crate) async fn serve(&self, listener: UnixListener, local: Local) {
+        loop {
+            // The semaphore is never closed.
+            let place = self.0.clone().acquire_owned().await;
+            let Ok((mut stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let local = local.clone();
+            tokio::spawn(async move {
+                // Who asks may be gone.
+                let _ = answer(&mut stream, &local).await;
+                drop(place);
+            });
+        }
+    }
+
+    /// Waits until all are answered, for as long as readers may take.
+    pub(crate) async fn finish(&self) {
+        let _ = tokio::time::timeout(PATIENCE, self.0.acquire_many(CONNECTIONS)).await;
+    }
+}
+
+async fn answer(stream: &mut tokio::net::UnixStream, local: &Local) -> std::io::Result<()> {
+    let (reader, mut writer) = stream.split();
+    let mut request = String::new();
+    let mut reader = BufReader::new(reader.take(LONGEST_REQUEST));
+    tokio::time::timeout(PATIENCE, reader.read_line(&mut request)).await??;
+    match request.trim_end() {
+        leave::LEAVE => leave::answer(local, false, &mut writer).await,
+        leave::LEAVE_ALONE => leave::answer(local, true, &mut writer).await,
+        STATUS => {
+            let status = serde_json::to_string(&Status::new(local)).unwrap_or_default() + "\n";
+            tokio::time::timeout(PATIENCE, writer.write_all(status.as_bytes())).await?
+        }
+        _ => Ok(()),
     }
 }
 
@@ -140,6 +192,7 @@ pub(crate) fn ask(path: &Path, as_json: bool) -> Result<String> {
     let unreachable = || format!("can't reach artery-fleet at {}; does it run?", path.display());
     let mut stream = UnixStream::connect(path).with_context(unreachable)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    writeln!(stream, "{STATUS}")?;
     let mut text = String::new();
     stream.read_to_string(&mut text).with_context(unreachable)?;
     let status: Status =

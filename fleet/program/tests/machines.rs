@@ -1,6 +1,6 @@
 //! Two routers on this machine, and an `artery-fleet` beside each. It needs the program of the router:
 //! `$ARTERY`, or `target/debug/artery`.
-#![allow(unreachable_pub, missing_docs, reason = "of a test program")]
+#![allow(unreachable_pub, missing_docs, dead_code, reason = "of a test program")]
 
 #[path = "support/certificates.rs"]
 mod certificates;

@@ -73,7 +73,18 @@ impl<S: Read + Write> ControlClient<S> {
 
     /// The value of a handler; parameters follow its name.
     pub fn read(&mut self, handler: &str) -> Answered<Vec<u8>> {
-        self.send(format!("READ {handler}\r\n").as_bytes())?;
+        self.begin_read(handler)?;
+        self.finish_read()
+    }
+
+    /// Sends a read request; [`finish_read`](Self::finish_read) reads the reply. Meanwhile the caller can
+    /// wait for it on the stream.
+    pub fn begin_read(&mut self, handler: &str) -> Result<(), ControlError> {
+        self.send(format!("READ {handler}\r\n").as_bytes())
+    }
+
+    /// Reads the value that the first read request without a reply asked for.
+    pub fn finish_read(&mut self) -> Answered<Vec<u8>> {
         let (code, lines) = self.read_reply()?;
         if code != 200 {
             return Ok(Err(Refusal { code, text: lines.join("\n") }));

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use artery_wire::TcpFlags;
 use artery_wire::build::ip4;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 /// How many flows a capture has.
@@ -33,6 +34,15 @@ impl Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// Waits for its own end, and says whether that was a success.
+    fn ends_well(&mut self) -> bool {
+        self.0.wait().unwrap().success()
+    }
 }
 
 impl Drop for Process {
@@ -51,6 +61,11 @@ pub struct Router {
 impl Router {
     pub fn stop(&mut self) {
         self.process.stop();
+    }
+
+    /// As SIGSTOP, which has it stand still, and SIGCONT.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
     }
 
     pub fn start(program: &Path, folder: &Path, name: &str) -> Router {
@@ -163,6 +178,25 @@ pub struct Fleet {
 impl Fleet {
     pub fn stop(&mut self) {
         self.process.stop();
+    }
+
+    /// Sends SIGTERM, and waits for the end.
+    pub fn terminate(&mut self) {
+        self.process.signal(Signal::TERM);
+        assert!(self.process.ends_well());
+    }
+
+    /// `artery-fleet leave`; if that is a success, the process must end by itself.
+    pub fn leave(&mut self, options: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_artery-fleet"));
+        let output = command.arg("leave").args(options).arg("--config").arg(&self.config).output().unwrap();
+        assert!(!output.status.success() || self.process.ends_well());
+        output
+    }
+
+    /// The state of the announcement in the status.
+    pub fn announcement(&self) -> String {
+        self.status()["announcement"]["state"].as_str().unwrap_or_default().to_string()
     }
 
     pub fn start(folder: &Path, settings: &Settings<'_>) -> Fleet {

@@ -1,0 +1,153 @@
+//! Announces by addresses of an interface, which the routing daemon takes from there.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use artery_netlink::rtnetlink::Rtnetlink;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType};
+
+use super::driver::Actuator;
+
+/// An address, and the length of the prefix that is announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ServiceAddress {
+    pub(crate) address: IpAddr,
+    pub(crate) len: u8,
+}
+
+impl ServiceAddress {
+    /// Reads `ADDRESS/LENGTH`.
+    pub(crate) fn parse(text: &str) -> Option<ServiceAddress> {
+        let (address, len) = text.split_once('/')?;
+        let (address, len) = (address.parse::<IpAddr>().ok()?, len.parse().ok()?);
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let is_host = !address.is_unspecified() && !address.is_multicast() && !address.is_loopback();
+        (is_host && (1..=bits).contains(&len)).then_some(ServiceAddress { address, len })
+    }
+}
+
+impl std::fmt::Display for ServiceAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
+    }
+}
+
+pub(crate) struct Addresses {
+    device: String,
+    addresses: Vec<ServiceAddress>,
+    rtnetlink: Rtnetlink,
+    outcome: Option<Result<()>>,
+}
+
+impl Addresses {
+    /// Finds whether the interface is there, and whether its addresses may be changed.
+    pub(crate) fn open(device: &str, addresses: Vec<ServiceAddress>) -> Result<Addresses> {
+        find_device(device)?;
+        let mut rtnetlink = Rtnetlink::open().context("can't open a socket of rtnetlink")?;
+        // No interface has the index 0: the right is checked, and nothing is deleted.
+        let refusal = rtnetlink.delete_address(0, Ipv4Addr::LOCALHOST.into(), 8).err();
+        ensure!(
+            !refusal.is_some_and(|refusal| is_errno(&refusal, &[Errno::PERM, Errno::ACCESS])),
+            "can't change addresses of '{device}': run as root or with CAP_NET_ADMIN"
+        );
+        Ok(Addresses { device: device.to_string(), addresses, rtnetlink, outcome: None })
+    }
+
+    fn announce(&mut self) -> Result<()> {
+        let index = find_device(&self.device)?;
+        let there = self.rtnetlink.addresses().context("can't list addresses")?;
+        for ServiceAddress { address, len } in self.addresses.clone() {
+            let is_there = there.iter().any(|one| (one.link, one.address, one.len) == (index, address, len));
+            if !is_there {
+                let added = self.rtnetlink.add_address(index, address, len);
+                added.with_context(|| format!("can't add {address}/{len} to {}", self.device))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all that it can.
+    fn withdraw(&mut self) -> Result<()> {
+        // An interface that is gone has no addresses.
+        let Ok(index) = find_device(&self.device) else { return Ok(()) };
+        let mut result = Ok(());
+        for ServiceAddress { address, len } in self.addresses.clone() {
+            let deleted = self.rtnetlink.delete_address(index, address, len);
+            if let Err(error) = deleted
+                && !is_errno(&error, &[Errno::ADDRNOTAVAIL, Errno::NODEV])
+            {
+                let what = format!("can't delete {address}/{len} from {}", self.device);
+                result = Err(anyhow::Error::new(error).context(what));
+            }
+        }
+        result
+    }
+}
+
+impl Actuator for Addresses {
+    fn begin(&mut self, is_announced: bool, _: Instant) -> Result<()> {
+        let result = if is_announced { self.announce() } else { self.withdraw() };
+        if result.is_err() {
+            // A socket that failed may be of no use any more.
+            self.rtnetlink = Rtnetlink::open().context("can't open a socket of rtnetlink")?;
+        }
+        self.outcome = Some(result);
+        Ok(())
+    }
+
+    fn poll(&mut self, _: Instant) -> Option<Result<()>> {
+        self.outcome.take()
+    }
+
+    /// Others than this process change addresses, too.
+    fn renewal(&self) -> Option<Duration> {
+        Some(Duration::from_secs(1))
+    }
+}
+
+fn find_device(name: &str) -> Result<u32> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let index = rustix::net::netdevice::name_to_index(socket, name);
+    index.with_context(|| format!("there is no interface '{name}' for announce.addresses"))
+}
+
+fn is_errno(error: &io::Error, numbers: &[Errno]) -> bool {
+    numbers.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_length_and_are_those_of_a_service() {
+        for text in ["192.0.2.1/32", "192.0.2.1/24", "2001:db8::1/128"] {
+            assert_eq!(ServiceAddress::parse(text).unwrap().to_string(), text);
+        }
+        for text in [
+            "192.0.2.1",
+            "192.0.2.1/33",
+            "192.0.2.1/0",
+            "192.0.2/24",
+            "2001:db8::1/129",
+            "0.0.0.0/32",
+            "224.0.0.1/32",
+            "ff02::1/128",
+            "127.0.0.2/32",
+            "::1/128",
+            "",
+            "/",
+        ] {
+            assert_eq!(ServiceAddress::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_interface_is_named() {
+        let error = Addresses::open("nowhere9", Vec::new()).err().unwrap();
+        assert!(format!("{error:#}").contains("there is no interface 'nowhere9'"), "{error:#}");
+    }
+}

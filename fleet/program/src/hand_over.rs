@@ -1,0 +1,102 @@
+//! What a machine that leaves asks of its peers: whether they have all that it said.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use zenoh::Wait;
+use zenoh::handlers::FifoChannel;
+use zenoh::query::Query;
+
+use crate::config::is_word;
+use crate::envelope::{Envelope, Kind, Refusal};
+use crate::mesh::{Local, envelope_of, failure, key};
+
+/// The pause before peers are asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How long an answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// Answers peers that leave.
+pub(crate) async fn answer_leavers(session: &zenoh::Session, local: &Local) -> Result<()> {
+    let own = local.config.machine.clone();
+    let queryable = session.declare_queryable(key(&local.config, "has", &format!("{own}/*")));
+    let local = local.clone();
+    let queryable = queryable.callback(move |query| answer(&query, &local)).background();
+    queryable.await.map_err(failure("cannot answer peers that leave"))
+}
+
+/// Confirms that all was taken; without an answer, the leaver asks again.
+fn answer(query: &Query, local: &Local) {
+    let asker = query.key_expr().as_str().rsplit('/').next().unwrap_or_default();
+    let envelope = envelope_of(query.attachment()).and_then(|envelope| {
+        let is_question = envelope.kind == Kind::HasAll && is_word(asker);
+        if is_question { Ok(envelope) } else { Err(Refusal::Malformed) }
+    });
+    match envelope {
+        Err(refusal) => local.peers.refuse(query.key_expr().as_str(), refusal),
+        Ok(envelope) if local.peers.has_all(asker, envelope.run, envelope.number) => {
+            let reply = query.reply(query.key_expr().clone(), Vec::new()).attachment(envelope.to_bytes());
+            // A confirmation that is lost is asked for again.
+            let _ = reply.wait();
+        }
+        Ok(_) => {}
+    }
+}
+
+/// Waits until this machine shall hand over, and then until each peer that is present has confirmed.
+pub(crate) async fn hand_over(session: &zenoh::Session, local: &Local) {
+    let mut reports = local.announcement.reports();
+    // It fails if this process ends.
+    let _ = reports.wait_for(|report| report.is_handing_over).await;
+    let mut question = question(local);
+    let mut confirmed = Vec::new();
+    loop {
+        if local.own.position().0 != question.run {
+            // The router was started again.
+            (question, confirmed) = (self::question(local), Vec::new());
+        }
+        let present = local.peers.living(Instant::now()).into_iter().map(|living| living.machine);
+        let lacking: Vec<String> = present.filter(|machine| !confirmed.contains(machine)).collect();
+        local.announcement.set_lacking(lacking.clone());
+        if lacking.is_empty() || !can_hand_over(local) {
+            eprintln!("artery-fleet: left; {}", confirmation(&confirmed));
+            return local.announcement.finish();
+        }
+        for machine in lacking {
+            if has_all(session, local, &machine, question).await {
+                confirmed.push(machine);
+            }
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Whether all was taken that was said up to now.
+fn question(local: &Local) -> Envelope {
+    let (run, number) = local.own.position();
+    Envelope { kind: Kind::HasAll, run, number }
+}
+
+/// A router that is gone has nothing that peers could fetch.
+fn can_hand_over(local: &Local) -> bool {
+    local.own.is_router_connected.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+fn confirmation(machines: &[String]) -> String {
+    match machines {
+        [] => "no peer has confirmed that it has all".to_string(),
+        machines => format!("all was handed over to {}", machines.join(", ")),
+    }
+}
+
+async fn has_all(session: &zenoh::Session, local: &Local, machine: &str, question: Envelope) -> bool {
+    let asked = key(&local.config, "has", &format!("{machine}/{}", local.config.machine));
+    let query = session.get(asked).attachment(question.to_bytes()).timeout(ANSWER_LIMIT);
+    let Ok(replies) = query.with(FifoChannel::new(1)).await else { return false };
+    let mut is_confirmed = false;
+    while let Ok(reply) = replies.recv_async().await {
+        let envelope = reply.result().map(|sample| envelope_of(sample.attachment()));
+        is_confirmed |= matches!(envelope, Ok(Ok(envelope)) if envelope == question);
+    }
+    is_confirmed
+}
