@@ -386,10 +386,9 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
     if !memory.lease.holds().unwrap_or(false) {
         return Err(Reason::Stale);
     }
-    let is_established = || packet.flow.as_ref().is_some();
     match is_tunnel {
         true if packet.size.length > usize::from(u16::MAX) - LONGEST_HEADER => Err(Reason::TooBig),
-        true if is_established() => Err(Reason::Policy),
+        true if packet.flow.is_some() => Err(Reason::Policy),
         _ => Ok(hop),
     }
 }

@@ -16,8 +16,9 @@ pub(super) fn findings(names: &[String]) -> anyhow::Result<Vec<Finding>> {
     let looked: Vec<&InterfaceSurvey> =
         names.iter().filter_map(|name| all.iter().find(|one| &one.interface.name == name)).collect();
     let mut ports = Vec::new();
-    for one in looked.iter().filter(|one| is_ethernet(&one.interface)) {
-        ports.extend(blockers::port(&one.interface.name)?);
+    for one in &looked {
+        let port = blockers::port(&one.interface.name)?;
+        ports.extend(port.filter(|port| is_ethernet(&one.interface) || port.is_tunnel));
     }
     let facts: Vec<Facts> =
         ports.iter().map(|port: &Port| Facts::find(port.clone(), &ports)).collect::<anyhow::Result<_>>()?;
@@ -41,6 +42,7 @@ fn of_port(one: &InterfaceSurvey, facts: Option<&Facts>, choice: &Choice, proces
     let mut findings = vec![link(&one.interface), driver(one)];
     match facts {
         None => findings.push(not_adopted()),
+        Some(facts) if facts.port.is_tunnel => findings.push(tunnel()),
         Some(facts) => {
             findings.push(adopted(facts, choice));
             findings.extend(xdp(facts));
@@ -82,6 +84,11 @@ fn not_adopted() -> Finding {
     let text = "adopt: the interface has no Ethernet address, so 'artery adopt' does not forward there";
     Finding::broken("adopt", text, "name other ports; 'artery adopt --dry-run' lists them")
         .needed_by(&[Purpose::Adopt])
+}
+
+fn tunnel() -> Finding {
+    let text = "adopt: a tunnel: what leaves by it is forwarded, what arrives stays with the kernel";
+    Finding::ok("adopt", text).needed_by(&[Purpose::Adopt])
 }
 
 fn adopted(facts: &Facts, choice: &Choice) -> Finding {
