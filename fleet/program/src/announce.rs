@@ -32,8 +32,10 @@ const TICK: Duration = Duration::from_millis(20);
 /// What the rest of the process knows of the announcement, and asks of it.
 pub(crate) struct Announcement {
     leaves: AtomicBool,
-    /// Peers that don't have all yet, while this machine hands over.
-    lacking: Mutex<Vec<String>>,
+    /// Whether it leaves also while no peer is present.
+    leaves_alone: AtomicBool,
+    /// What is missing while this machine hands over.
+    lack: Mutex<String>,
     report: watch::Sender<Report>,
 }
 
@@ -68,21 +70,31 @@ impl Announcement {
     pub(crate) fn new() -> Announcement {
         Announcement {
             leaves: AtomicBool::new(false),
-            lacking: Mutex::default(),
+            leaves_alone: AtomicBool::new(false),
+            lack: Mutex::default(),
             report: watch::Sender::default(),
         }
     }
 
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&self, is_alone: bool) {
+        self.leaves_alone.fetch_or(is_alone, Relaxed);
         self.leaves.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaves.load(Relaxed)
+    }
+
+    pub(crate) fn leaves_alone(&self) -> bool {
+        self.leaves_alone.load(Relaxed)
     }
 
     pub(crate) fn reports(&self) -> watch::Receiver<Report> {
         self.report.subscribe()
     }
 
-    pub(crate) fn set_lacking(&self, machines: Vec<String>) {
-        *self.lacking.lock().unwrap_or_else(PoisonError::into_inner) = machines;
+    pub(crate) fn set_lack(&self, lack: String) {
+        *self.lack.lock().unwrap_or_else(PoisonError::into_inner) = lack;
     }
 
     /// Peers have all; says so to those who wait for it.
@@ -145,7 +157,7 @@ impl Announcing {
     pub(crate) fn run(mut self) {
         loop {
             let health = self.health.get();
-            let leaves = self.announcement.leaves.load(Relaxed);
+            let leaves = self.announcement.is_leaving();
             if self.driver.is_some() || leaves {
                 self.step(&health, leaves, Instant::now());
             }
@@ -181,9 +193,9 @@ impl Announcing {
     fn report(&self) {
         let state = self.decider.state();
         let is_handing_over = *state == State::Draining(Drain::HandingOver);
-        let lacking = self.announcement.lacking.lock().unwrap_or_else(PoisonError::into_inner).join(", ");
-        let explanation = match is_handing_over && !lacking.is_empty() {
-            true => format!("draining: {lacking} has not all yet"),
+        let lack = self.announcement.lack.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let explanation = match is_handing_over && !lack.is_empty() {
+            true => format!("draining: {lack}"),
             false => state.to_string(),
         };
         let report = Report {

@@ -43,7 +43,8 @@ fn answer(query: &Query, local: &Local) {
     }
 }
 
-/// Waits until this machine shall hand over, and then until each peer that is present has confirmed.
+/// Waits until this machine shall hand over, and then until each peer that is present has confirmed, and
+/// at least one.
 pub(crate) async fn hand_over(session: &zenoh::Session, local: &Local) {
     let mut reports = local.announcement.reports();
     // It fails if this process ends.
@@ -57,11 +58,15 @@ pub(crate) async fn hand_over(session: &zenoh::Session, local: &Local) {
         }
         let present = local.peers.living(Instant::now()).into_iter().map(|living| living.machine);
         let lacking: Vec<String> = present.filter(|machine| !confirmed.contains(machine)).collect();
-        local.announcement.set_lacking(lacking.clone());
-        if lacking.is_empty() || !can_hand_over(local) {
+        let has_taker = !confirmed.is_empty() || !needs_taker(local);
+        if (lacking.is_empty() && has_taker) || !can_hand_over(local) {
             eprintln!("artery-fleet: left; {}", confirmation(&confirmed));
             return local.announcement.finish();
         }
+        local.announcement.set_lack(match lacking.is_empty() {
+            true => "no peer is present any more".to_string(),
+            false => format!("{} has not all yet", lacking.join(", ")),
+        });
         for machine in lacking {
             if has_all(session, local, &machine, question).await {
                 confirmed.push(machine);
@@ -75,6 +80,11 @@ pub(crate) async fn hand_over(session: &zenoh::Session, local: &Local) {
 fn question(local: &Local) -> Envelope {
     let (run, number) = local.own.position();
     Envelope { kind: Kind::HasAll, run, number }
+}
+
+/// Whether some peer must have confirmed: peers may have become absent since the machine began to leave.
+fn needs_taker(local: &Local) -> bool {
+    !local.config.peers.is_empty() && !local.announcement.leaves_alone()
 }
 
 /// A router that is gone has nothing that peers could fetch.

@@ -26,13 +26,13 @@ pub(crate) async fn answer<W: AsyncWrite + Unpin>(
     stream: &mut W,
 ) -> std::io::Result<()> {
     let (configured, present) = (local.config.peers.len(), local.peers.living(Instant::now()).len());
-    if configured > 0 && present == 0 && !is_alone {
+    if configured > 0 && present == 0 && !is_alone && !local.announcement.is_leaving() {
         let why =
             "no peer is present that could take over; with --without-peers this machine leaves all the same";
         return stream.write_all(format!("{REFUSED}{why}\n").as_bytes()).await;
     }
     let mut reports = local.announcement.reports();
-    local.announcement.leave();
+    local.announcement.leave(is_alone);
     let mut told = String::new();
     loop {
         let report = reports.borrow_and_update().clone();

@@ -177,8 +177,13 @@ async fn answer(stream: &mut tokio::net::UnixStream, local: &Local) -> std::io::
     let mut reader = BufReader::new(reader.take(LONGEST_REQUEST));
     tokio::time::timeout(PATIENCE, reader.read_line(&mut request)).await??;
     match request.trim_end() {
-        leave::LEAVE => leave::answer(local, false, &mut writer).await,
-        leave::LEAVE_ALONE => leave::answer(local, true, &mut writer).await,
+        request @ (leave::LEAVE | leave::LEAVE_ALONE) => {
+            tokio::select! {
+                answered = leave::answer(local, request == leave::LEAVE_ALONE, &mut writer) => answered,
+                // Who asked has said all: it is gone.
+                _ = reader.read_u8() => Ok(()),
+            }
+        }
         STATUS => {
             let status = serde_json::to_string(&Status::new(local)).unwrap_or_default() + "\n";
             tokio::time::timeout(PATIENCE, writer.write_all(status.as_bytes())).await?

@@ -141,6 +141,17 @@ fn a_leaver_withdraws_and_ends_when_its_peers_have_all() {
         assert!(said.contains("draining: m2 has not all yet"), "{said}");
         assert!(!is_announced(&first.host)?);
         assert!(is_announced(&second.host)?);
+        // More of them give up than are answered at a time, and m2 becomes absent.
+        for _ in 0..8 {
+            let output = first.fleet.leave(&["--limit", "1"]);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && said.contains("has not left after 1 s"), "{said}");
+        }
+        let status = first.fleet.status();
+        assert_eq!(
+            status["announcement"]["explanation"], "draining: no peer is present any more",
+            "{status}"
+        );
         cut("3")?;
         let output = first.fleet.leave(&[]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -141,6 +141,18 @@ fn a_machine_whose_router_ended_is_absent_at_its_peers_until_there_is_one_again(
 }
 
 #[test]
+fn a_machine_that_announces_nothing_hands_over_and_ends_when_it_leaves() {
+    let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
+    let mut machines = TwoMachines::start(&program);
+    assert!(machines.fleets[0].status()["announcement"].is_null());
+    machines.routers[0].write("b.weight", "a 0");
+    let exceptions = machines.routers[0].exceptions();
+    let output = machines.fleets[0].leave(&[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(machines.routers[1].flows(), exceptions);
+}
+
+#[test]
 fn machines_of_another_fleet_and_of_the_same_name_are_refused_and_counted() {
     let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
     let folder = tempfile::tempdir().unwrap();

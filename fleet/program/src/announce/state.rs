@@ -154,7 +154,7 @@ impl Decider {
         let Some(joined) = self.joined else { return Some(Lack::Router) };
         let waited = now.duration_since(joined);
         let has_waited = waited >= self.peer_wait;
-        let is_awaited = |peer: &&Joining| !peer.is_whole && !(has_waited && peer.has_fallen_short);
+        let is_awaited = |peer: &&Joining| !(peer.is_whole || has_waited && peer.has_fallen_short);
         let missing: Vec<String> =
             seen.peers.iter().filter(is_awaited).map(|peer| peer.machine.clone()).collect();
         let unheard = seen.configured.saturating_sub(seen.peers.len());
