@@ -175,7 +175,7 @@ fleet: ## Builds artery-fleet, which mirrors exceptions of flows between machine
 	$(CARGO) test --locked --manifest-path fleet/Cargo.toml -p artery-fleet
 	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml -p artery-fleet
 
-fleet-demo: ## Shows three balancers, one of which dies and comes back, with and without artery-fleet (docs/fleet.md), as root.
+fleet-demo: ## Shows three balancers, one of which dies and comes back, and one leaves, with and without artery-fleet (docs/fleet.md), as root.
 	$(CARGO) build --release --locked -p artery
 	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml -p artery-fleet -p artery-fleet-demo
 	ulimit -n $$(ulimit -Hn) && fleet/target/release/artery-fleet-demo $(ARGUMENTS)

@@ -1,4 +1,4 @@
-//! The balancers: `artery run` on each, and `artery-fleet` beside it.
+//! The balancers: `artery run` on each, and `artery-fleet` beside it, which announces it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ pub(crate) struct Balancers {
     programs: Programs,
     method: &'static str,
     is_mirrored: bool,
-    /// What was changed since the start, which one that starts again does, too.
-    changes: Vec<(String, String)>,
+    /// Whether web1 is drained and web5 added, which a router that starts again must know from its start.
+    has_changed: bool,
     folder: TempDir,
 }
 
@@ -46,16 +46,19 @@ impl Balancers {
         let all = network.balancers.iter();
         let all = all.map(|host| Balancer { host: host.clone(), router: None, fleet: None }).collect();
         let programs = Programs { artery: programs.artery.clone(), fleet: programs.fleet.clone() };
-        let mut balancers = Balancers { all, programs, method, is_mirrored, changes: Vec::new(), folder };
-        (1..=3).try_for_each(|number| balancers.start_one(number))?;
+        let mut balancers = Balancers { all, programs, method, is_mirrored, has_changed: false, folder };
+        (1..=3).try_for_each(|number| balancers.start_router(number))?;
+        if is_mirrored {
+            (1..=3).try_for_each(|number| balancers.start_fleet(number))?;
+        }
         Ok(balancers)
     }
 
-    fn start_one(&mut self, number: u8) -> Result<()> {
+    pub(crate) fn start_router(&mut self, number: u8) -> Result<()> {
         let socket = self.socket(number);
         // A router that was killed leaves its socket.
         let _ = std::fs::remove_file(&socket);
-        let graph = graph(number, self.method);
+        let graph = graph(number, self.method, self.has_changed);
         let words = [
             self.programs.artery.as_os_str(),
             "run".as_ref(),
@@ -66,35 +69,38 @@ impl Balancers {
         ];
         let router = self.all[usize::from(number) - 1].host.spawn(words)?;
         self.all[usize::from(number) - 1].router = Some(router);
-        wait_for("the router's socket", || Ok(self.read(number, "exchange").is_ok()))?;
-        for (handler, value) in self.changes.clone() {
-            self.write(number, &handler, &value)?;
-        }
-        if self.is_mirrored {
-            let config = self.write_fleet_config(number)?;
-            let words =
-                [self.programs.fleet.as_os_str(), "run".as_ref(), "--config".as_ref(), config.as_os_str()];
-            let fleet = self.all[usize::from(number) - 1].host.spawn(words)?;
-            self.all[usize::from(number) - 1].fleet = Some(fleet);
-        }
+        wait_for("the router's socket", || Ok(self.read(number, "exchange").is_ok()))
+    }
+
+    fn start_fleet(&mut self, number: u8) -> Result<()> {
+        let config = self.write_fleet_config(number)?;
+        let words =
+            [self.programs.fleet.as_os_str(), "run".as_ref(), "--config".as_ref(), config.as_os_str()];
+        let fleet = self.all[usize::from(number) - 1].host.spawn(words)?;
+        self.all[usize::from(number) - 1].fleet = Some(fleet);
         Ok(())
     }
 
-    /// `kill -9` of the router and of `artery-fleet`.
+    /// `kill -9` of the router.
     pub(crate) fn kill(&mut self, number: u8) {
-        let balancer = &mut self.all[usize::from(number) - 1];
-        balancer.router = None;
-        balancer.fleet = None;
+        self.all[usize::from(number) - 1].router = None;
     }
 
-    pub(crate) fn start_again(&mut self, number: u8) -> Result<()> {
-        self.start_one(number)
+    /// `artery-fleet leave`.
+    pub(crate) fn leave(&self, number: u8) -> Result<()> {
+        let words = [self.programs.fleet.as_os_str(), "leave".as_ref(), "--config".as_ref()];
+        let config = self.folder.path().join(format!("b{number}.toml"));
+        let command = self.all[usize::from(number) - 1].host.command(words).arg(config);
+        Ok(command.limit(LIMIT).run().map(drop)?)
     }
 
-    /// Changes the members of all.
-    pub(crate) fn write_all(&mut self, handler: &str, value: &str) -> Result<()> {
-        (1..=3).try_for_each(|number| self.write(number, handler, value))?;
-        self.changes.push((handler.to_string(), value.to_string()));
+    /// Drains web1 and adds web5 at all.
+    pub(crate) fn change_members(&mut self) -> Result<()> {
+        for number in 1..=3 {
+            self.write(number, "add_member", &format!("web5 {}", server(5)))?;
+            self.write(number, "weight", "web1 0")?;
+        }
+        self.has_changed = true;
         Ok(())
     }
 
@@ -185,7 +191,8 @@ impl Balancers {
         let text = format!(
             "fleet = \"demo\"\nid = \"1\"\nmachine = \"b{number}\"\nlisten = [\"{}:7447\"]\n\
              peers = {peers:?}\n\
-             control = {:?}\nbalancer = \"b\"\nstatus = {status:?}\ninsecure = true\n",
+             control = {:?}\nbalancer = \"b\"\nstatus = {status:?}\ninsecure = true\n\
+             [announce]\naddresses = [\"{SERVICE}/32\"]\n",
             balancer(number, 3),
             self.socket(number),
         );
@@ -200,9 +207,11 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// What a balancer runs: two sides, and FlowBalancer between them.
-fn graph(number: u8, method: &str) -> String {
-    let members: Vec<String> =
-        (1..=4).map(|member| format!("MEMBER web{member} {}", server(member))).collect();
+fn graph(number: u8, method: &str, has_changed: bool) -> String {
+    let last = if has_changed { 5 } else { 4 };
+    let weight = |member| if has_changed && member == 1 { " weight 0" } else { "" };
+    let member = |member| format!("MEMBER web{member} {}{}", server(member), weight(member));
+    let members: Vec<String> = (1..=last).map(member).collect();
     format!(
         "elementclass Side {{ $device, $ip |
              FromDevice($device, SNIFFER false)

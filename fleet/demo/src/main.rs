@@ -1,10 +1,12 @@
 //! Three balancers behind a router that spreads flows over them by ECMP, with real servers and clients:
-//! members change, a balancer is killed, and it comes back. A table says what became of connections, by
-//! method and with and without `artery-fleet`. It needs root and iproute2; `docs/fleet.md` describes it.
+//! members change, a balancer's router is killed and comes back, and another balancer leaves. A table says
+//! what became of connections, by method and with and without `artery-fleet`. It needs root, iproute2, FRR
+//! and BIRD; `docs/fleet.md` describes it.
 
 mod balancers;
 mod clients;
 mod network;
+mod routing;
 mod servers;
 
 use std::path::PathBuf;
@@ -16,8 +18,9 @@ use clap::Parser;
 use balancers::{Balancers, Programs};
 use clients::{Clients, ShortConnections};
 use network::Network;
+use routing::Routing;
 
-/// Shows three balancers whose members change, and one of which dies and comes back.
+/// Shows three balancers whose members change, one of which dies and comes back, and another one leaves.
 #[derive(Parser)]
 struct Options {
     /// The router program to run
@@ -52,6 +55,7 @@ struct Outcome {
     after_change: usize,
     after_kill: usize,
     after_return: usize,
+    after_leaving: usize,
     short: u64,
     failed_short: u64,
 }
@@ -67,7 +71,7 @@ fn main() -> Result<()> {
     }
     print_table(&outcomes, options.connections);
     for (subject, outcome) in &outcomes {
-        let resets = outcome.after_change + outcome.after_kill + outcome.after_return;
+        let resets = outcome.after_change + outcome.after_kill + outcome.after_return + outcome.after_leaving;
         let (name, failed) = (subject.name, outcome.failed_short);
         ensure!(outcome.exceptions > 0, "{name}: the change of members made no exceptions");
         if subject.is_mirrored {
@@ -87,48 +91,70 @@ fn run(subject: &Subject, programs: &Programs, connections: usize) -> Result<Out
     let _servers = network.servers.iter().zip(1..).map(|(host, number)| servers::start(host, number));
     let _servers = _servers.collect::<artery_rig::Result<Vec<_>>>()?;
     let mut balancers = Balancers::start(&network, programs, subject.method, subject.is_mirrored)?;
-    network.spread_over(&[1, 2, 3])?;
+    // Without artery-fleet this program changes the route, as no routing protocol could sooner.
+    let routing = subject.is_mirrored.then(|| Routing::start(&network)).transpose()?;
+    let spread = |what: &str, numbers: &[u8]| -> Result<()> {
+        match &routing {
+            None => network.spread_over(numbers)?,
+            Some(routing) => {
+                let took = routing.await_spread(numbers)?;
+                println!("{what}: flows go to {numbers:?} after {} ms", took.as_millis());
+            }
+        }
+        Ok(())
+    };
+    spread("start", &[1, 2, 3])?;
     let mut clients = Clients::open(&network.client, connections)?;
     let short = ShortConnections::start(&network.client)?;
     balancers.await_peers()?;
 
     println!("web1 is drained, and web5 added");
-    balancers.write_all("add_member", &format!("web5 {}", network::server(5)))?;
-    balancers.write_all("weight", "web1 0")?;
+    balancers.change_members()?;
     let exceptions = balancers.await_exceptions()?;
     let after_change = clients.harmed();
-    println!("balancer 2 is killed; the router sends its flows to the others");
+    println!("the router of balancer 2 is killed");
     balancers.kill(2);
-    network.spread_over(&[1, 3])?;
+    spread("kill -9", &[1, 3])?;
     let after_kill = clients.harmed();
-    println!("balancer 2 comes back");
-    balancers.start_again(2)?;
-    balancers.await_peers()?;
-    balancers.await_exceptions()?;
-    network.spread_over(&[1, 2, 3])?;
+    println!("the router of balancer 2 comes back");
+    balancers.start_router(2)?;
+    spread("its return", &[1, 2, 3])?;
     let after_return = clients.harmed();
+    println!("balancer 3 leaves");
+    if subject.is_mirrored {
+        balancers.leave(3)?;
+    }
+    spread("leaving", &[1, 2])?;
+    let after_leaving = clients.harmed();
     if subject.is_mirrored {
         println!("b1# artery-fleet status\n{}", balancers.status_text(1)?);
     }
     let (short, failed_short) = short.stop();
-    Ok(Outcome { exceptions, after_change, after_kill, after_return, short, failed_short })
+    Ok(Outcome { exceptions, after_change, after_kill, after_return, after_leaving, short, failed_short })
 }
 
 fn print_table(outcomes: &[(&Subject, Outcome)], connections: usize) {
     println!("\n{connections} connections from {} addresses; resets after:", network::CLIENTS);
     println!(
-        "{:<18}{:>12}{:>18}{:>10}{:>12}{:>24}",
-        "METHOD", "EXCEPTIONS", "members change", "kill -9", "its return", "short ones, of them bad"
+        "{:<18}{:>12}{:>18}{:>10}{:>12}{:>11}{:>24}",
+        "METHOD",
+        "EXCEPTIONS",
+        "members change",
+        "kill -9",
+        "its return",
+        "3 leaves",
+        "short ones, of them bad"
     );
     for (subject, outcome) in outcomes {
         let short = format!("{}, {}", outcome.short, outcome.failed_short);
         println!(
-            "{:<18}{:>12}{:>18}{:>10}{:>12}{:>24}",
+            "{:<18}{:>12}{:>18}{:>10}{:>12}{:>11}{:>24}",
             subject.name,
             outcome.exceptions,
             outcome.after_change,
             outcome.after_kill,
             outcome.after_return,
+            outcome.after_leaving,
             short
         );
     }

@@ -5,7 +5,8 @@
 //!              └──────────── answers ───────────────┘
 //! ```
 //!
-//! The front router is the kernel, which chooses among the balancers by a hash of addresses and ports.
+//! The front router is the kernel, which chooses among the balancers by a hash of addresses and ports. With
+//! `artery-fleet` it has its routes from FRR.
 //! Servers have the service's address, and answer without a balancer.
 
 use artery_rig::{Host, Result, Rig, Switch};
@@ -15,11 +16,14 @@ pub(crate) const SERVICE: &str = "192.0.2.1";
 pub(crate) const PORT: u16 = 80;
 /// How many addresses clients have.
 pub(crate) const CLIENTS: u8 = 20;
+pub(crate) const BALANCERS: u8 = 3;
+/// The front router's address on the network of the balancers' own traffic, where they speak BGP.
+pub(crate) const FRONT: &str = "10.0.3.254";
 const SERVERS: u8 = 5;
 
 pub(crate) struct Network {
     pub(crate) client: Host,
-    front: Host,
+    pub(crate) front: Host,
     /// Balancers 1 to 3.
     pub(crate) balancers: Vec<Host>,
     pub(crate) servers: Vec<Host>,
@@ -51,12 +55,14 @@ impl Network {
         client.route("default", "10.0.0.1")?.offloads("eth0", false)?;
         rig.plug(&front, "eth1", &middle)?;
         rig.plug(&front, "eth2", &right)?;
+        rig.plug(&front, "eth3", &peers)?;
         front.address("eth0", "10.0.0.1/24")?.address("eth1", "10.0.1.1/24")?;
+        front.address("eth3", &format!("{FRONT}/24"))?;
         front.address("eth2", "10.0.2.254/24")?.forwarding(true)?;
         front.sysctl("net.ipv4.fib_multipath_hash_policy", "1")?;
         // Answers come by another interface than requests left by.
         front.sysctl("net.ipv4.conf.all.rp_filter", "0")?;
-        let balancers = (1..=3).map(|number| {
+        let balancers = (1..=BALANCERS).map(|number| {
             let host = rig.host(&format!("b{number}"))?;
             rig.plug(&host, "eth0", &middle)?;
             rig.plug(&host, "eth1", &right)?;
@@ -70,7 +76,7 @@ impl Network {
         Ok(Network { client, front, balancers, servers, _switches: [middle, right, peers] })
     }
 
-    /// Has the router spread flows over these balancers.
+    /// Has the router spread flows over these balancers, without a routing protocol.
     pub(crate) fn spread_over(&self, balancers: &[u8]) -> Result<()> {
         let mut words = vec!["ip".into(), "route".into(), "replace".into(), format!("{SERVICE}/32")];
         for number in balancers {
