@@ -2,6 +2,7 @@
 use super::reason::{IgnoredMessage, RejectReason};
 use super::rib::RouteCounts;
 use super::session::Received;
+use artery_common::json::{SCHEMA, Schema};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -39,7 +40,8 @@ pub(crate) struct Status {
 
 #[derive(Serialize)]
 struct StatusJson<'a> {
-    schema_version: u32,
+    #[serde(flatten)]
+    schema: Schema,
     listen: SocketAddr,
     peer: Option<SocketAddr>,
     connected_s: Option<u64>,
@@ -126,7 +128,7 @@ impl Status {
         };
         let refusals = RejectReason::ALL.iter().map(refusal).filter(|refusal| refusal.routes > 0);
         let status = StatusJson {
-            schema_version: 1,
+            schema: SCHEMA,
             listen: self.listen,
             peer: self.peer.map(|(peer, _)| peer),
             connected_s: self.peer.map(|(_, since)| now.saturating_duration_since(since).as_secs()),

@@ -384,6 +384,8 @@ fn routes_and_neighbors_are_shown_and_changed_as_on_bsd() {
         let inet6 = router.say(&["route", "show", "-inet6"])?;
         assert!(!inet6.contains("Internet:\n") && inet6.contains("\nInternet6:\n"), "{inet6}");
         assert_eq!(router.say(&["netstat", "-rn", "-f", "inet6"])?, inet6);
+        let own = |eth: &str| inet6.lines().any(|line| line.starts_with("fe80::") && line.contains(eth));
+        assert!(own("%eth0 ") && own("%eth1 "), "{inet6}");
         assert_eq!(router.say(&["route", "list"])?, router.say(&["show", "routes"])?);
         let got = router.say(&["route", "-n", "get", "10.6.1.2"])?;
         assert!(
@@ -420,6 +422,32 @@ fn routes_and_neighbors_are_shown_and_changed_as_on_bsd() {
         router.say(&["route", "flush"])?;
         assert!(lines_of(&router.say(&["route", "show"])?, "10.9/16").is_empty());
         assert_eq!(net.a.ping(FAR[0], 2)?.received, 2, "what is connected stays");
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
+fn each_document_names_the_version_of_the_router() {
+    on_the_net("command-versions", |net| {
+        let options = ["--fpm", "--bfd", FAR[0], "--service", "192.0.2.1:80/tcp=a=10.0.2.2", "--host-ports"];
+        let router = Running::start(net, &options)?;
+        for what in [
+            "routes",
+            "neighbors",
+            "nexthops",
+            "ports",
+            "host-ports",
+            "fpm",
+            "bfd",
+            "services",
+            "drops",
+            "elements",
+            "security",
+        ] {
+            let document = router.json(&["show", what])?;
+            assert_eq!(document["schema_version"], 1, "{what}");
+            assert_eq!(document["version"], env!("CARGO_PKG_VERSION"), "{what}");
+        }
         end(router.process).map(drop)
     });
 }

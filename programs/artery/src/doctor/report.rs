@@ -189,7 +189,6 @@ impl Report {
         };
         json!({
             "schema_version": 1, "version": crate::report::VERSION,
-            "version": env!("CARGO_PKG_VERSION"),
             "status": self.status(),
             "ports": self.ports,
             "commands": self.purposes.iter().map(command).collect::<Vec<_>>(),

@@ -239,18 +239,18 @@ fn format_row(
     let (destination, wide) = family.widths();
     format!(
         "{:<destination$} {shown:<wide$} {flags:<6} {:>5} {:>8} {:>5}   {priority:>3} {interface:<5}\n",
-        short_prefix(prefix),
+        if is_host(prefix) { with_scope(&short_prefix(prefix), &port) } else { short_prefix(prefix) },
         0,
         0,
         if mtu.is_empty() { "-" } else { &mtu },
     )
 }
 
-/// A link-local address with its interface.
-fn with_scope(gateway: &str, port: &str) -> String {
+/// An address, with its interface if it is a link-local one.
+fn with_scope(address: &str, port: &str) -> String {
     let is_of_link =
-        gateway.parse::<std::net::Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local());
-    if is_of_link { format!("{gateway}%{port}") } else { gateway.to_string() }
+        address.parse::<std::net::Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local());
+    if is_of_link { format!("{address}%{port}") } else { address.to_string() }
 }
 
 pub(super) fn is_host((address, length): (IpAddr, u8)) -> bool {

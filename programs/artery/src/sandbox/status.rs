@@ -26,6 +26,7 @@ pub(crate) fn document(role: &str) -> Value {
     let allow_path = sandbox.map(|sandbox| sandbox.allow_path.as_slice()).unwrap_or_default();
     json!({
         "schema_version": SCHEMA_VERSION,
+        "version": crate::report::VERSION,
         "sandbox": sandbox.is_some(),
         "landlock": sandbox.map_or("off", |sandbox| sandbox.paths.as_str()),
         "allow_path": allow_path.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),

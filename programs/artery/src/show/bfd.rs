@@ -40,7 +40,8 @@ pub(super) fn show(options: &BfdOptions) -> anyhow::Result<u8> {
             serde_json::from_str(&answer).context("what the router says by sessions_json makes no sense")?;
         sessions.extend_from_slice(list(&document, "sessions"));
     }
-    either(options.json, &json!({ "schema_version": 1, "sessions": sessions }), table)
+    let document = json!({ "schema_version": 1, "version": crate::report::VERSION, "sessions": sessions });
+    either(options.json, &document, table)
 }
 
 /// Sessions, a row each.

@@ -20,7 +20,7 @@ pub(super) fn document(client: &mut Client) -> anyhow::Result<Value> {
     if balancers.is_empty() {
         bail!("this router has no services; 'artery router --service' and FlowBalancers have some");
     }
-    Ok(json!({ "schema_version": 1, "balancers": balancers }))
+    Ok(json!({ "schema_version": 1, "version": crate::report::VERSION, "balancers": balancers }))
 }
 
 /// A row for each member, and a line with the digest of each balancer.
