@@ -127,6 +127,8 @@ struct Plan {
     host: Option<String>,
     /// Whether the host gets the router's routes.
     has_host_routes: bool,
+    /// The text of the filter's rules as they were judged.
+    rules: Option<String>,
     /// Interfaces that a running router has open in promiscuous mode, which stay so.
     open_promiscuous: HashSet<String>,
 }

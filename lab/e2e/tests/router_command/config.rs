@@ -253,6 +253,30 @@ fn routes_by_hand_that_a_change_removed_are_back_when_it_is_undone() {
 }
 
 #[test]
+fn rules_whose_file_was_edited_are_those_from_before_when_a_change_is_undone() {
+    on_the_net("config-undone-rules", |net| {
+        let files = Files::new();
+        let rules = files.write("pf.conf", "table <far> { 10.0.2.2 }\npass\nblock from <far> to 10.0.1.99\n");
+        let router = Running::start(net, &["--pf", &rules])?;
+        let before = router.say(&["pfctl", "-s", "rules"])?;
+        files.write("pf.conf", "block\n");
+        let file = files.write("r.toml", &router.say(&["show", "config"])?);
+        router.say(&["apply", &file, "--confirm", "2s"])?;
+        assert_eq!(net.a.ping(FAR[0], 1)?.received, 0);
+        until(SOON, || Ok(router.process.stderr_so_far().contains("was not confirmed, and is undone")))?;
+        assert_eq!(router.say(&["pfctl", "-s", "rules"])?, before);
+        assert!(router.say(&["pfctl", "-t", "far", "-T", "show"])?.contains("10.0.2.2"));
+        assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
+        // They are the ones from before for the next change, too.
+        router.say(&["apply", &file, "--confirm", "2s"])?;
+        assert_eq!(net.a.ping(FAR[0], 1)?.received, 0);
+        until(SOON, || Ok(router.process.stderr_so_far().matches("and is undone").count() == 2))?;
+        assert_eq!(router.say(&["pfctl", "-s", "rules"])?, before);
+        Ok(())
+    });
+}
+
+#[test]
 fn ports_lose_ipv6_under_way_and_get_their_first_of_it_at_a_start() {
     on_the_net("config-first-ipv6", |net| {
         let files = Files::new();

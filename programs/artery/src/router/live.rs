@@ -64,6 +64,7 @@ pub(super) struct Prepared {
     services: Names,
     devices: HashSet<String>,
     promiscuous: HashSet<String>,
+    rules: Option<String>,
     /// The configuration for the engine.
     pub(super) text: String,
     pub(super) warnings: Vec<String>,
@@ -111,7 +112,8 @@ fn prepare(
     let promiscuous = devices.iter().filter(is_promiscuous).cloned().collect();
     let services = names(&plan.services);
     let hosts = plan.host_interfaces().map(str::to_string).collect();
-    Ok(Prepared { candidate, hosts, services, devices, promiscuous, text, warnings, taken })
+    let rules = plan.rules;
+    Ok(Prepared { candidate, hosts, services, devices, promiscuous, rules, text, warnings, taken })
 }
 
 /// The configuration of a running router.
@@ -124,6 +126,8 @@ struct State {
     ports: Vec<HeldPort>,
     /// The interfaces that are open in promiscuous mode.
     promiscuous: HashSet<String>,
+    /// The text of the filter's rules when they were last read.
+    rules: Option<String>,
     /// Whether a reload is under way.
     reloads: bool,
     /// A change that is undone unless it is confirmed.
@@ -135,6 +139,7 @@ struct State {
 /// The state before a change that is to be confirmed.
 struct Pending {
     before: Candidate,
+    rules: Option<RulesBefore>,
     /// Routes that were set by hand, and that the change removed.
     lost_routes: Vec<String>,
     number: u64,
@@ -152,13 +157,14 @@ fn lock(state: &Shared) -> MutexGuard<'_, State> {
 
 impl Live {
     pub(super) fn new(prepared: Prepared) -> Live {
-        let Prepared { candidate, hosts, services, promiscuous, taken, .. } = prepared;
+        let Prepared { candidate, hosts, services, promiscuous, rules, taken, .. } = prepared;
         Live(Arc::new(Mutex::new(State {
             candidate,
             hosts: hosts.into_iter().collect(),
             services,
             ports: taken,
             promiscuous,
+            rules,
             reloads: false,
             pending: None,
             applied: 0,
@@ -209,8 +215,9 @@ impl State {
 
     /// Makes the prepared configuration the router's current one.
     fn accept(&mut self, prepared: Prepared) {
-        let Prepared { candidate, hosts, services, devices, promiscuous, taken, .. } = prepared;
+        let Prepared { candidate, hosts, services, devices, promiscuous, rules, taken, .. } = prepared;
         (self.candidate, self.services, self.promiscuous) = (candidate, services, promiscuous);
+        self.rules = rules;
         self.hosts.extend(hosts);
         self.ports.retain(|port| devices.contains(&port.device));
         self.ports.extend(taken);
@@ -228,6 +235,12 @@ impl State {
     /// Returns to what there was before a change. Gives warnings, a line each.
     fn restore(&mut self, pending: Pending, replacer: &Replacer) -> Result<String, String> {
         let mut said = self.change(pending.before, replacer)?;
+        if let Some(rules) = pending.rules.filter(|rules| self.rules.as_ref() != Some(&rules.text)) {
+            match rules.restore(replacer) {
+                Ok(()) => self.rules = Some(rules.text),
+                Err(why) => said.push_str(&format!("the rules from before are not in force: {why}\n")),
+            }
+        }
         for route in &pending.lost_routes {
             if let Err(error) = replacer.handle().write_handler(ADD_ROUTE, route) {
                 said.push_str(&format!("the route {route}, which was added by hand, is gone: {error}\n"));
@@ -247,6 +260,27 @@ impl State {
             None => Ok(()),
         }
     }
+}
+
+/// The rules of the filter before a change.
+struct RulesBefore {
+    text: String,
+    /// Of the rules in use, which may be others than those of the text, by `pfctl -f`.
+    checksum: Option<String>,
+}
+
+impl RulesBefore {
+    /// Has the filter use them again, whatever their file says now.
+    fn restore(&self, replacer: &Replacer) -> Result<(), String> {
+        let handle = replacer.handle();
+        handle.write_handler(pf::LOAD, &format!("\n{}", self.text)).map_err(|error| error.to_string())?;
+        let is_same = self.checksum == checksum(replacer);
+        is_same.then_some(()).ok_or_else(|| "pfctl had loaded others than those of the file".to_string())
+    }
+}
+
+fn checksum(replacer: &Replacer) -> Option<String> {
+    replacer.handle().read_handler(pf::ASK, "checksum").ok()
 }
 
 /// The handlers of the router's routes that are set by hand.
@@ -352,6 +386,8 @@ impl ConfigurationHandlers {
         let mut state = lock(&self.state);
         state.busy()?;
         let before = state.candidate.clone();
+        let text = state.rules.clone();
+        let rules = text.map(|text| RulesBefore { text, checksum: checksum(&self.replacer) });
         let routes_before = routes_by_hand(&self.replacer);
         let said = state.change(candidate, &self.replacer)?;
         self.replacer.voice().log_event(
@@ -362,7 +398,9 @@ impl ConfigurationHandlers {
         if !confirm.is_zero() {
             let kept = routes_by_hand(&self.replacer);
             let lost_routes = routes_before.difference(&kept).cloned().collect();
-            self.start_confirmation(&mut state, before, lost_routes, confirm)?;
+            let (number, until) = (state.applied + 1, Instant::now() + confirm);
+            let pending = Pending { before, rules, lost_routes, number, until };
+            self.start_confirmation(&mut state, pending, confirm)?;
         }
         Ok(said)
     }
@@ -370,13 +408,12 @@ impl ConfigurationHandlers {
     fn start_confirmation(
         &self,
         state: &mut State,
-        before: Candidate,
-        lost_routes: Vec<String>,
+        pending: Pending,
         confirm: Duration,
     ) -> Result<(), String> {
-        state.applied += 1;
-        let number = state.applied;
-        state.pending = Some(Pending { before, lost_routes, number, until: Instant::now() + confirm });
+        let number = pending.number;
+        state.applied = number;
+        state.pending = Some(pending);
         let (shared, replacer) = (self.state.clone(), self.replacer.clone());
         let body = move || {
             std::thread::sleep(confirm);

@@ -10,6 +10,10 @@ use artery_lang::args::quote;
 
 /// The name of the element.
 const NAME: &str = "pf";
+/// Loads a text of rules behind a line with their anchor.
+pub(super) const LOAD: &str = "pf.pf_load";
+/// What `pfctl` asks, such as the checksum of the rules in use.
+pub(super) const ASK: &str = "pf.pf";
 /// The group of the ports by which default routes leave.
 const EGRESS: &str = "egress";
 
@@ -61,6 +65,7 @@ pub(super) fn judge_rules(options: &RouterOptions, plan: &mut Plan, mistakes: &m
     if let Some(filter) = plan.filter.as_mut().filter(|_| judged.has_log) {
         filter.log.get_or_insert_with(|| PFLOG.to_string());
     }
+    plan.rules = Some(text);
 }
 
 /// The interfaces that rules can name: the ports.

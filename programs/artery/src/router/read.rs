@@ -25,6 +25,7 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         filter: pf::read_filter(options, mistakes),
         host: all(options.host_name().as_slice(), host, mistakes).pop(),
         has_host_routes: !options.no_host_routes,
+        rules: None,
         open_promiscuous: HashSet::new(),
     };
     name_host_interfaces(options, &mut plan.ports, mistakes);
