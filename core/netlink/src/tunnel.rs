@@ -69,7 +69,7 @@ pub struct IpTunnel {
     pub remote: Ipv4Addr,
     /// The outer TTL; 0 for that of the packet.
     pub ttl: u8,
-    /// The outer type of service; that of the packet if it is odd.
+    /// The outer type of service; bit 0 set: that of the packet.
     pub tos: u8,
     /// The interface that outer packets must leave by.
     pub lower: Option<u32>,
@@ -82,7 +82,7 @@ pub struct IpTunnel {
 pub enum TunnelProtocol {
     /// RFC 2784: a header of its own, then IPv4 or IPv6.
     Gre,
-    /// RFC 2003: IPv4.
+    /// RFC 2003: IPv4 right behind the outer header.
     Ipip,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for TunnelOption {
 }
 
 impl IpTunnel {
-    /// Reads a message about an interface (`struct ifinfomsg`); None if it is no tunnel of these kinds.
+    /// Reads a message about an interface (`struct ifinfomsg`); None for other kinds of interfaces.
     pub fn parse_message(payload: &[u8]) -> Option<IpTunnel> {
         let hardware = read_u16(payload.get(2..4)?);
         let attributes = Attributes::after_header(payload, HEADER);

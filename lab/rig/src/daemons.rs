@@ -75,7 +75,7 @@ impl Daemons {
         self.running.iter_mut().for_each(Process::kill);
     }
 
-    /// What BIRD answers.
+    /// Runs a command of birdc; gives what BIRD answers.
     pub fn birdc(&self, command: &str) -> Result<String> {
         let socket = text(&self.folder.path().join("ctl"));
         let words = command.split(' ');

@@ -53,8 +53,8 @@ pub struct Port {
     pub own: Option<OwnHook>,
     /// Whether it is a bridge, or packets arrive at it and leave by it for one.
     pub bridging: Bridging,
-    /// Whether it is a tunnel of GRE or IPIP over IPv4: it has no program, and packets that leave by it leave
-    /// by another port.
+    /// Whether it is a tunnel of GRE or IPIP over IPv4: it has no program, and packets that
+    /// leave by it leave by another port.
     pub is_tunnel: bool,
 }
 

@@ -48,7 +48,7 @@ impl Replacer {
         Replacer { handle, reading, output: voice, turn: Arc::default(), closing: Arc::default() }
     }
 
-    /// The router.
+    /// The router that is replaced, as it runs now.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }

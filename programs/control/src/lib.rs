@@ -1,5 +1,5 @@
 //! The client's side of ControlSocket 1.3: handlers of a running router are read and written over a stream.
-//! Which stream that is, and what people are told of errors, is the caller's matter.
+//! The caller chooses the stream, and reports errors to people.
 #![forbid(unsafe_code)]
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -136,7 +136,7 @@ impl<S: Read + Write> ControlClient<S> {
         let mut line = Vec::new();
         (&mut self.stream).take(MAX_LINE).read_until(b'\n', &mut line)?;
         if !line.ends_with(b"\n") {
-            // A part of a line is no reply.
+            // A part of a line is not a reply.
             let is_long = line.len() as u64 == MAX_LINE;
             line.truncate(100);
             let begin = String::from_utf8_lossy(&line).into_owned();

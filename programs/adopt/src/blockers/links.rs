@@ -263,8 +263,8 @@ pub(super) fn find_bonds(ports: &[Port]) -> Vec<Port> {
     ports.iter().filter(is_bond).cloned().collect()
 }
 
-/// Whether packets of a port are forwarded by the routes of the VRF that it belongs to, which the mirror
-/// follows.
+/// Whether packets of a port are forwarded by the routes of the VRF that it belongs to, which
+/// the mirror follows.
 fn is_followed(port: &Port, master: Option<&Link>) -> bool {
     let is_routed = port.bridging == Bridging::None && !port.is_tunnel;
     is_routed && master.is_some_and(|master| master.kind == VRF && master.is_up)

@@ -105,8 +105,8 @@ pub(super) fn of_bridges() -> io::Result<Vec<Blocker>> {
     Ok(guards)
 }
 
-/// Rules that established connections do not go past: they change how connections are tracked, or give
-/// packets to others.
+/// Rules that established connections do not go past: they change how connections are
+/// tracked, or give packets to others.
 pub(super) fn find_unpassed() -> io::Result<Vec<Blocker>> {
     let rules = dump_objects(GET_RULE)?;
     rules.iter().filter_map(|body| unpassed_rule(body).transpose()).collect()

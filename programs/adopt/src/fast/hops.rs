@@ -55,7 +55,7 @@ pub(super) struct EgressMember {
 pub struct TunnelExit {
     /// The interface that outer packets leave by, and their next hop there.
     pub neighbor: (u32, IpAddr),
-    /// The outer header.
+    /// The outer header but for lengths and checksums.
     pub header: TunnelHeader,
     /// Most bytes of an inner packet.
     pub mtu: u32,
@@ -82,7 +82,7 @@ pub(super) struct HopTable {
     entries: HashMap<HopKey, HopEntry>,
     macs: HashMap<NeighborKey, EtherAddr>,
     exits: HashMap<u32, EgressInterface>,
-    /// By their interfaces.
+    /// How packets leave by each adopted tunnel, by its interface.
     tunnels: HashMap<u32, TunnelExit>,
     /// By the bridge and the address: the member that an address is behind.
     fdb: HashMap<(u32, EtherAddr), u32>,
@@ -253,8 +253,8 @@ impl HopTable {
         there.into_iter().for_each(|key| self.unset_changed(memory, key));
     }
 
-    /// The device that frames to a link address leave by, and the most bytes of a packet; or why none do, if
-    /// that is known.
+    /// The device that frames to a link address leave by, and the most bytes of a packet; or why none do,
+    /// if that is known.
     fn find_device(
         &self,
         link: u32,

@@ -29,8 +29,8 @@ pub(super) const PORT_WORDS: usize = 4;
 pub(super) const PORT_FLAGS: usize = 2;
 pub(super) const PORT_DEVICE: usize = 3;
 /// 32-bit words of a next hop: link header (12 bytes, destination first), tag (4 bytes, or 0), MTU, device,
-/// number of the tunnel in the byte above and port in the upper half, whether it was used, whether it is
-/// ready.
+/// number of the tunnel in the byte above and port in the upper half, whether it was used, whether it
+/// is ready to be used.
 pub(super) const HOP_WORDS: usize = 8;
 pub(super) const HOP_TAG: usize = 3;
 pub(super) const HOP_MTU: usize = 4;
@@ -237,7 +237,7 @@ pub struct TunnelHeader {
     pub protocol: TunnelProtocol,
     /// The outer TTL; 0 for that of the packet.
     pub ttl: u8,
-    /// The outer type of service; that of the packet where it is odd.
+    /// The outer type of service; bit 0 set: that of the packet.
     pub tos: u8,
 }
 

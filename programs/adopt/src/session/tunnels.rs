@@ -102,7 +102,7 @@ fn find_route(tunnel: &IpTunnel) -> io::Result<Option<TunnelRoute>> {
     match netlink::query_one(NETLINK_ROUTE, GET_ROUTE, &body) {
         Ok(Some(answer)) => read_route(tunnel, &answer.body),
         Ok(None) => Ok(None),
-        // No route, or the source is no address of the machine: the kernel sends nothing either.
+        // No route, or the machine does not have the source address: the kernel sends nothing either.
         Err(error) if fast::is_shortage(&error) => Err(error),
         Err(_) => Ok(None),
     }

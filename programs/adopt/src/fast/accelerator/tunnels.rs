@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub struct TunnelRoute {
     /// The interface that they leave by, and their next hop there.
     pub neighbor: (u32, IpAddr),
-    /// Their source address.
+    /// Their source: that of the tunnel, or the one that the kernel chooses.
     pub source: Ipv4Addr,
     /// Most bytes of an outer packet.
     pub mtu: u32,

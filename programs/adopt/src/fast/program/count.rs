@@ -75,7 +75,7 @@ fn measure_frame(w: &mut ProgramWriter<'_>) {
             w.load_slot(R1, Slot::Context);
             w.a.load(Size::Word, R4, R1, buffer::LENGTH);
             match w.has_tunnels() {
-                // The kernel counts them anew behind a tunnel's header.
+                // The kernel counts them again behind a tunnel's header.
                 true => w.load_slot(R0, Slot::Segments),
                 false => w.a.load(Size::Word, R0, R1, buffer::SEGMENTS),
             }

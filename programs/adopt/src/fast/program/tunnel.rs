@@ -1,5 +1,5 @@
-//! The header of a tunnel, in front of a packet whose hop leads into one: what the kernel's `ip_tunnel_xmit`
-//! writes.
+//! The header of a tunnel, in front of a packet whose hop leads into one, as the kernel's
+//! `ip_tunnel_xmit` writes it.
 //!
 //! Only programs that were made once there was a tunnel have this stage. Nothing of the frame has changed
 //! when it can't be done, except that padding is gone, so that the frame can still go to the kernel.
@@ -185,8 +185,8 @@ fn find_packet(w: &mut ProgramWriter<'_>, length: i32) {
     w.a.jump_if(Above, R2, R8, w.lost);
 }
 
-/// Writes what depends on the packet, in `length` bytes in front of it; `R0` is its identification, which no
-/// fragment will have.
+/// Writes what depends on the packet, in `length` bytes in front of it; `R0` is its identification, which
+/// fragments will not have.
 fn write_options(w: &mut ProgramWriter<'_>, length: i16, protocol: TunnelProtocol) {
     w.a.store(Size::Half, R9, 4 - length, R0);
     w.load_slot(R5, Slot::Record);
