@@ -86,7 +86,7 @@ impl Balancers {
         self.all[usize::from(number) - 1].router = None;
     }
 
-    /// `artery-fleet leave`.
+    /// Has a balancer leave the fleet (`artery-fleet leave`).
     pub(crate) fn leave(&self, number: u8) -> Result<()> {
         let words = [self.programs.fleet.as_os_str(), "leave".as_ref(), "--config".as_ref()];
         let config = self.folder.path().join(format!("b{number}.toml"));
@@ -119,8 +119,8 @@ impl Balancers {
         Ok(())
     }
 
-    /// How many flows with packets are exceptions; waits until all balancers know all of them, if they tell
-    /// one another.
+    /// How many flows with packets are exceptions; waits until all balancers know all of them, if
+    /// they tell one another.
     pub(crate) fn await_exceptions(&self) -> Result<usize> {
         let mut count = 0;
         wait_for("exceptions", || {

@@ -43,8 +43,8 @@ fn answer(query: &Query, local: &Local) {
     }
 }
 
-/// Waits until this machine shall hand over, and then until each peer that is present has confirmed, and
-/// at least one.
+/// Waits until this machine shall hand over, and then until at least one peer is present and each of
+/// those has confirmed.
 pub(crate) async fn hand_over(session: &zenoh::Session, local: &Local) {
     let mut reports = local.announcement.reports();
     // It fails if this process ends.

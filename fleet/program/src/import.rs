@@ -22,7 +22,7 @@ pub(crate) const MOST_BYTES: usize = 256 << 10;
 const CHANGES: usize = 256;
 /// Most messages of fetches that wait: those who answer wait meanwhile.
 const PARTS: usize = 16;
-/// How often the router is told which machines live, and for how long it may take that as true.
+/// How often the router gets the list of machines that live, and for how long it may take that as true.
 const KEEP: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(5);
 /// The longest time since a fetch that the router takes, in seconds.

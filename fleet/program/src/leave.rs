@@ -19,7 +19,7 @@ const PROGRESS: &str = "progress ";
 const REFUSED: &str = "refused ";
 const LEFT: &str = "left";
 
-/// Answers the request, until this machine has left or nobody reads on.
+/// Answers the request, until this machine has left or the client is gone.
 pub(crate) async fn answer<W: AsyncWrite + Unpin>(
     local: &Local,
     is_alone: bool,

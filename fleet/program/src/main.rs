@@ -156,8 +156,8 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
     Ok(())
 }
 
-/// Announces and withdraws this machine, and asks the router whether it answers, on threads that nothing else
-/// delays.
+/// Announces and withdraws this machine, and asks the router whether it answers, on threads of
+/// their own, so that nothing delays them.
 fn announce_on(local: &Local, actuator: Option<Box<dyn announce::Actuator>>) -> Result<()> {
     let health = Arc::new(Health::default());
     if let Some(announce) = &local.config.announce {

@@ -92,7 +92,7 @@ fn ask_on(
 ) -> Result<std::convert::Infallible> {
     loop {
         // It becomes readable when it ends.
-        ensure!(!connection.is_readable(PAUSE)?, "the router said what nobody asked, or is gone");
+        ensure!(!connection.is_readable(PAUSE)?, "the router sent an answer without a question, or is gone");
         if !connection.ask(question, limit, health)? {
             health.set(RouterHealth::DoesNotAnswer);
             while !connection.is_readable(REST)? {}

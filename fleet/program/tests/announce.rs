@@ -126,7 +126,7 @@ fn a_leaver_withdraws_and_ends_when_its_peers_have_all() {
         let mut second = lab.machine(2, &settings)?;
         first.fleet.await_peer("m2");
         second.fleet.await_peer("m1");
-        // Cut off, m2 does not hear of the exceptions, and is told to be missing.
+        // Cut off, m2 does not get the exceptions, and is reported as missing.
         let cut = |state: &str| {
             lab.switch.host().run(["bridge", "link", "set", "dev", "port1", "state", state]).map(drop)
         };
@@ -225,7 +225,7 @@ fn what_can_t_work_is_refused_with_its_reason() {
         let without_rights = ["setpriv", "--bounding-set", "-net_admin"];
         for (prefix, announce, part) in [
             (&[][..], "addresses = [\"192.0.2.300/32\"]", "'192.0.2.300/32' is not ADDRESS/LENGTH"),
-            (&[], "addresses = [\"192.0.2.1/32\"]\ndevice = \"lo7\"", "there is no interface 'lo7'"),
+            (&[], "addresses = [\"192.0.2.1/32\"]\ndevice = \"lo7\"", "can't find the interface 'lo7'"),
             (&without_rights, BY_ADDRESS, "run as root or with CAP_NET_ADMIN"),
             (&[], "command = \"/nowhere/announce\"", "can't find '/nowhere/announce'"),
             (&[], &format!("command = {config:?}"), "not an executable file"),

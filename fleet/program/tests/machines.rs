@@ -43,8 +43,8 @@ impl TwoMachines {
         TwoMachines { folder, addresses, routers, fleets }
     }
 
-    /// Drains a member at both, as a fleet does: its flows become exceptions. Waits until m2 has them, and
-    /// gives their number.
+    /// Drains a member at both, as a fleet does: its flows become exceptions. Waits until m2 has
+    /// them, and gives their number.
     fn drain(&self) -> usize {
         self.routers.iter().for_each(|router| router.write("b.weight", "a 0"));
         let exceptions = self.routers[0].exceptions().len();

@@ -48,7 +48,7 @@ fn machine_by_frr(host: &Host, number: usize) -> Result<Daemons> {
     Daemons::frr(host, &[("bgpd", &config)])
 }
 
-/// BIRD of docs/fleet.md.
+/// A machine with BIRD as docs/fleet.md has it.
 fn machine_by_bird(host: &Host, number: usize) -> Result<Daemons> {
     let (own, front) = (address(number), address(FRONT));
     let config = format!(

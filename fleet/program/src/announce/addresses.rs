@@ -19,7 +19,7 @@ pub(crate) struct ServiceAddress {
 }
 
 impl ServiceAddress {
-    /// Reads `ADDRESS/LENGTH`.
+    /// Reads `ADDRESS/LENGTH`, of an address that hosts may have.
     pub(crate) fn parse(text: &str) -> Option<ServiceAddress> {
         let (address, len) = text.split_once('/')?;
         let (address, len) = (address.parse::<IpAddr>().ok()?, len.parse().ok()?);
@@ -111,7 +111,7 @@ impl Actuator for Addresses {
 fn find_device(name: &str) -> Result<u32> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let index = rustix::net::netdevice::name_to_index(socket, name);
-    index.with_context(|| format!("there is no interface '{name}' for announce.addresses"))
+    index.with_context(|| format!("can't find the interface '{name}' of announce.addresses"))
 }
 
 fn is_errno(error: &io::Error, numbers: &[Errno]) -> bool {
@@ -148,6 +148,6 @@ mod tests {
     #[test]
     fn an_unknown_interface_is_named() {
         let error = Addresses::open("nowhere9", Vec::new()).err().unwrap();
-        assert!(format!("{error:#}").contains("there is no interface 'nowhere9'"), "{error:#}");
+        assert!(format!("{error:#}").contains("can't find the interface 'nowhere9'"), "{error:#}");
     }
 }

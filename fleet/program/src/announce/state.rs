@@ -12,7 +12,7 @@ const FIRST_ANSWER: Duration = Duration::from_secs(1);
 /// not move flows each time.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// What shall be.
+/// What the routing daemon or command shall be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// What an earlier process left.
@@ -21,7 +21,7 @@ pub(crate) enum Wanted {
     Withdrawn,
 }
 
-/// What decides.
+/// What the next state depends on.
 pub(crate) struct Seen<'a> {
     pub(crate) router: RouterHealth,
     /// Whether the router's exceptions are followed.
@@ -50,7 +50,7 @@ pub(crate) enum Lack {
     Router,
     /// It answers since it failed.
     SteadyRouter,
-    /// Exceptions of these.
+    /// The exceptions of these machines.
     Machines(Vec<String>),
     /// So many peers that were not heard, for so many more seconds.
     Unheard(usize, u64),

@@ -49,8 +49,8 @@ impl Lab {
         self.folder.path()
     }
 
-    /// A machine whose router runs, and whose `artery-fleet` has just been started with these lines of
-    /// `[announce]`.
+    /// A machine whose router runs, and whose `artery-fleet` has just been started with these
+    /// lines of `[announce]`.
     pub fn machine(&self, number: usize, announce: &str) -> Result<Machine> {
         let host = self.rig.host(&name(number))?;
         self.rig.plug(&host, "eth0", &self.switch)?;
