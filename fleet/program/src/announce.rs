@@ -14,8 +14,6 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-pub(crate) use addresses::ServiceAddress;
-
 use crate::config::{Announce, Config};
 use crate::follow::Own;
 use crate::peers::Peers;

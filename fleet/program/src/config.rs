@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::announce::ServiceAddress;
 use crate::probe;
+use crate::service_address::ServiceAddress;
 
 /// Most peers of a machine: each connection has a thread, so that one that closes stops no other.
 pub(crate) const MOST_PEERS: usize = 32;

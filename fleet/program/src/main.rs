@@ -14,6 +14,7 @@ mod mesh;
 mod peers;
 mod probe;
 mod records;
+mod service_address;
 mod status;
 
 use std::os::unix::process::CommandExt as _;

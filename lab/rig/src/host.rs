@@ -124,7 +124,11 @@ impl Host {
     /// Gives an interface an address, written with its prefix length: `10.0.1.2/24`.
     pub fn address(&self, interface: &str, address: &str) -> Result<&Host> {
         check_prefix(address, "an address with its prefix length, such as 10.0.1.2/24 or fd00::2/64")?;
-        self.ip_on(interface, ["address", "add", address, "dev", interface])
+        // Without duplicate address detection one can be bound to at once.
+        match address.contains(':') {
+            true => self.ip_on(interface, ["address", "add", address, "dev", interface, "nodad"]),
+            false => self.ip_on(interface, ["address", "add", address, "dev", interface]),
+        }
     }
 
     /// Adds a route to `prefix` (or `default`) by a gateway.
