@@ -38,15 +38,20 @@ impl SharedBalancer {
         let answers = parse_answers(args, method, nat.is_some(), check.is_some())?;
         // A member with a health check takes packets only after it has passed, unless no member has.
         let settings = Settings { method, starts_up: check.is_none(), ..Settings::default() };
-        let mut members =
+        let members =
             Members::new(args.domain(), settings).map_err(|why| ArgError::wrong(why.to_string()))?;
-        for text in args.rest("MEMBER") {
+        let texts = args.rest("MEMBER");
+        let mut list = Vec::with_capacity(texts.len());
+        for text in texts {
             let member: Member = parse_argument("MEMBER", text)?;
             check_family(&member, &services).map_err(|why| argument_error("MEMBER", text, why))?;
             check_probe_target(&member, &services, check.as_ref())
                 .map_err(|why| argument_error("MEMBER", text, why))?;
-            members.add_member(member, Duration::ZERO).map_err(|why| argument_error("MEMBER", text, why))?;
+            list.push(member);
         }
+        let members = members
+            .with_members(list)
+            .map_err(|(index, why)| argument_error("MEMBER", &texts[index], why))?;
         let seed = Seed::new([args.read("SEED")?, 0]);
         let balancer = members.balancer();
         Ok(SharedBalancer { services, seed, check, nat, answers, members: Mutex::new(members), balancer })

@@ -106,6 +106,17 @@ impl Members {
         Balancer::new(self.published.clone())
     }
 
+    /// The same with members, for which one choice is made. An error is that of the member with this index.
+    pub fn with_members(mut self, members: Vec<Member>) -> Result<Members, (usize, BalanceError)> {
+        for (index, member) in members.into_iter().enumerate() {
+            let added = check_size(self.settings.method, self.seats.len() + 1)
+                .and_then(|()| self.seats.add_member(member, self.settings.starts_up));
+            added.map_err(|error| (index, error))?;
+        }
+        self.publish_choice(Duration::ZERO);
+        Ok(self)
+    }
+
     /// Adds a member. Fails if its name or address is taken, or if there are too many.
     pub fn add_member(&mut self, member: Member, now: Duration) -> Result<MemberId, BalanceError> {
         check_size(self.settings.method, self.seats.len() + 1)?;

@@ -1,6 +1,6 @@
 //! What each change of members means for new flows and for known ones.
 use super::rig::{NOW, Rig, flow, flows, member, names};
-use artery_flow::balance::{BalanceError, Down, MOST_MEMBERS, Method, Replaced, Settings, Slots};
+use artery_flow::balance::{BalanceError, Down, MOST_MEMBERS, Members, Method, Replaced, Settings, Slots};
 
 #[test]
 fn without_members_nobody_takes_a_flow_and_no_number_means_one() {
@@ -113,6 +113,27 @@ fn machines_with_the_same_members_agree_whatever_their_history() {
         let flows = flows(10_000);
         assert_eq!(names(&mut one, &flows), names(&mut other, &flows), "{method}");
     }
+}
+
+#[test]
+fn the_members_of_a_configuration_make_one_choice() {
+    let with = |method, list| {
+        let rig = Rig::with(method, &[]);
+        Members::new(&rig.domain, Settings { method, ..Settings::default() }).unwrap().with_members(list)
+    };
+    for method in Method::ALL {
+        let list: Vec<_> = (0..50).map(|n| member(n, 1 + n as u32 % 3)).collect();
+        let mut rig = Rig::with(method, &[]);
+        let generation = rig.members.generation();
+        rig.members.replace_members(list.clone(), NOW).unwrap();
+        let members = with(method, list).unwrap();
+        let slots = |members: &Members| members.view_members().map(|view| view.slots).collect::<Vec<_>>();
+        assert_eq!(slots(&members), slots(&rig.members), "{method}");
+        assert_eq!((members.generation(), rig.members.generation()), (1, generation + 1));
+    }
+    let list = vec![member(5, 1), member(6, 1), member(5, 1)];
+    let error = with(Method::MAGLEV, list).err();
+    assert_eq!(error, Some((2, BalanceError::Exists("m5".to_string()))));
 }
 
 #[test]
