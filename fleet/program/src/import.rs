@@ -157,8 +157,16 @@ impl Importer {
         let tombstones = self.tombstones.entry(machine.to_string()).or_default();
         let incoming = match read_incoming(stream, &owner_name(machine, run), arrival, tombstones) {
             Ok(incoming) => incoming,
-            Err(StreamError::Version(_)) => return self.peers.refuse(machine, Refusal::OtherVersion),
-            Err(_) => return self.peers.refuse(machine, Refusal::Malformed),
+            Err(error) => {
+                let is_version = matches!(error, StreamError::Version(_));
+                self.peers
+                    .refuse(machine, if is_version { Refusal::OtherVersion } else { Refusal::Malformed });
+                match arrival {
+                    Arrival::Part => tombstones.mark_incomplete(),
+                    _ => self.peers.request_fetch(machine, Instant::now() + RETRY_AFTER),
+                }
+                return;
+            }
         };
         if incoming.records == 0 {
             return;
@@ -206,5 +214,38 @@ impl Importer {
         if !std::mem::replace(&mut self.has_reported, true) {
             eprintln!("artery-fleet: records of peers are not imported: {error:#}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::{Envelope, Kind};
+
+    const CONFIG: &str = r#"
+        fleet = "web"
+        id = "1"
+        machine = "m1"
+        listen = ["127.0.0.1:7447"]
+        peers = ["127.0.0.1:7448"]
+        control = "/nowhere.sock"
+        balancer = "b"
+    "#;
+
+    #[test]
+    fn a_machine_whose_changes_or_parts_were_refused_is_fetched_before_all_of_it_counts_as_there() {
+        let config = Arc::new(Config::parse(CONFIG).unwrap());
+        let (now, peers) = (Instant::now(), Arc::new(Peers::new("m1", config.refresh())));
+        let mut importer = Importer::new(config, peers.clone(), Arc::default());
+        peers.note_changes("m2", &Envelope { kind: Kind::Changes, run: 1, number: 7 }, now).unwrap();
+        assert_eq!(peers.begin_fetches(now), ["m2"]);
+        importer.import_stream("m2", 1, b"garbage", Arrival::Part, now);
+        assert!(!importer.tombstones.get_mut("m2").unwrap().finish(), "the fetch is not complete");
+        peers.finish_fetch("m2", true, now);
+        peers.note_applied("m2", 1, 7);
+        assert!(peers.has_all("m2", 1, 7) && peers.begin_fetches(now).is_empty());
+        importer.import_stream("m2", 1, b"garbage", Arrival::Change, now);
+        assert!(!peers.has_all("m2", 1, 7));
+        assert_eq!(peers.begin_fetches(Instant::now() + 2 * RETRY_AFTER), ["m2"]);
     }
 }

@@ -116,21 +116,26 @@ pub(crate) enum Arrival {
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     ended: HashSet<AnyKey>,
-    /// There were too many to remember.
-    has_overflown: bool,
+    /// There were too many to remember, or a part was refused.
+    is_incomplete: bool,
 }
 
 impl Tombstones {
     fn add(&mut self, key: AnyKey) {
         match self.ended.len() < MOST_TOMBSTONES {
             true => drop(self.ended.insert(key)),
-            false => self.has_overflown = true,
+            false => self.is_incomplete = true,
         }
+    }
+
+    /// A part of the fetch that goes on was refused.
+    pub(crate) fn mark_incomplete(&mut self) {
+        self.is_incomplete = true;
     }
 
     /// A fetch has ended: whether what it brought holds.
     pub(crate) fn finish(&mut self) -> bool {
-        !std::mem::take(self).has_overflown
+        !std::mem::take(self).is_incomplete
     }
 }
 
@@ -363,7 +368,7 @@ mod tests {
             AnyKey::new(ends, IpProtocol::TCP).unwrap()
         };
         (0..MOST_TOMBSTONES).for_each(|n| tombstones.add(key(n)));
-        assert!(!tombstones.has_overflown);
+        assert!(!tombstones.is_incomplete);
         tombstones.add(key(MOST_TOMBSTONES));
         assert_eq!(tombstones.ended.len(), MOST_TOMBSTONES);
         assert!(!tombstones.finish() && tombstones.finish() && tombstones.ended.is_empty());
