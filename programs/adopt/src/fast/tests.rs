@@ -116,7 +116,9 @@ fn hops(memory: &Memory, random: &mut Random) {
         if random.one_in(10) {
             memory.unset_hop(hop.into());
         } else if random.one_in(10) {
-            memory.withhold_hop(hop.into(), random.of(&Withheld::ALL));
+            // Each kind is met also where few tables are tried.
+            let kind = random.next() as usize + usize::from(hop);
+            memory.withhold_hop(hop.into(), Withheld::ALL[kind % Withheld::ALL.len()]);
         }
     }
     for member in 0..200 {
