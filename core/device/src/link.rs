@@ -1,5 +1,5 @@
 //! An interface of the machine behind a port: which of two ways its frames go, and why.
-use crate::af_packet::{self, FanoutGroup};
+use crate::af_packet::{self, FanoutGroup, PromiscuousMode};
 use crate::settings::{MethodChoice, choose};
 use crate::steer::share_queues;
 use crate::xdp::{XdpPort, XdpSettings};
@@ -28,6 +28,8 @@ pub(crate) struct Link {
     last: Mutex<Interface>,
     /// Its MTU, for transmit queues to read.
     mtu: Arc<AtomicU32>,
+    /// Held while frames for other MAC addresses are received.
+    promiscuous: Mutex<Option<PromiscuousMode>>,
     /// Keeps other processes from using it, once more is done than looking at what arrives.
     claim: Mutex<Option<PortClaim>>,
 }
@@ -63,7 +65,17 @@ impl Link {
     fn new(interface: Interface, pool: &'static Pool) -> Link {
         let (group, xdp, report) = (FanoutGroup::default(), Mutex::default(), Mutex::default());
         let (last, mtu) = (Mutex::new(interface.clone()), Arc::new(AtomicU32::new(interface.mtu)));
-        Link { interface, pool, group, xdp, report, last, mtu, claim: Mutex::default() }
+        let (promiscuous, claim) = Default::default();
+        Link { interface, pool, group, xdp, report, last, mtu, promiscuous, claim }
+    }
+
+    /// Enters or leaves promiscuous mode.
+    pub(crate) fn set_promiscuous(&self, is_wanted: bool) -> Result<(), DeviceError> {
+        let mut mode = self.promiscuous.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_wanted != mode.is_some() {
+            *mode = is_wanted.then(|| PromiscuousMode::enter(&self.interface)).transpose()?;
+        }
+        Ok(())
     }
 
     /// Opens all receive queues where they come together, by AF_XDP; `None` where each is opened on its own.
@@ -121,6 +133,7 @@ impl Link {
         for queue in 0..have {
             queues.push(Box::new(port.rx(queue, settings)?));
         }
+        self.set_promiscuous(settings.promiscuous)?;
         let mut report = port.report().to_string();
         if have < wanted {
             report += &format!("; flows are dealt to {wanted} workers");
@@ -167,7 +180,9 @@ impl Link {
 
     /// Opens a receive queue of its own socket.
     pub(crate) fn open_rx(&self, settings: &RxSettings, port: u16) -> Result<Box<dyn RxQueue>, DeviceError> {
-        Ok(Box::new(AfPacketRx::open(&self.interface, settings, port, &self.group)?))
+        let rx = AfPacketRx::open(&self.interface, settings, port, &self.group)?;
+        self.set_promiscuous(settings.promiscuous)?;
+        Ok(Box::new(rx))
     }
     /// Opens a transmit queue: by AF_XDP where that was requested, or receives, and has a queue of the
     /// number. Workers beyond its queues send by packet sockets, where the kernel serializes them.

@@ -23,7 +23,6 @@ use artery_l3::router::ReversePath;
 use artery_lpm::load::AnyPrefix;
 use artery_wire::EtherAddr;
 use options::RouterOptions;
-use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,8 +128,6 @@ struct Plan {
     has_host_routes: bool,
     /// The text of the filter's rules as they were judged.
     rules: Option<String>,
-    /// Interfaces that a running router has open in promiscuous mode, which stay so.
-    open_promiscuous: HashSet<String>,
 }
 
 /// The default MTU of a port, in bytes.
@@ -200,13 +197,6 @@ impl Fpm {
 }
 
 impl Plan {
-    /// Neighbor Discovery and routing protocols of the host use multicast groups that the interface would
-    /// have to join. Drivers filter VLANs that they were not configured for. Promiscuous mode lets both pass.
-    fn needs_promiscuous(&self, device: &str) -> bool {
-        let mut ports = self.ports.iter().filter(|port| port.device() == device);
-        ports.any(|port| port.has_ipv6() || port.host_interface.is_some() || port.vlan.is_some())
-    }
-
     /// The names of the host's interfaces to the router.
     fn host_interfaces(&self) -> impl Iterator<Item = &str> {
         let of_ports = self.ports.iter().filter_map(|port| port.host_interface.as_deref());

@@ -26,6 +26,8 @@
 pub(crate) mod forged;
 #[forbid(unsafe_code)]
 mod intake;
+#[forbid(unsafe_code)]
+mod promiscuous;
 #[allow(unsafe_code)]
 mod ring;
 #[forbid(unsafe_code)]
@@ -36,6 +38,7 @@ mod tests;
 #[allow(unsafe_code)]
 mod tx;
 
+pub(crate) use promiscuous::PromiscuousMode;
 pub use rx::AfPacketRx;
 pub(crate) use rx::FanoutGroup;
 pub use tx::AfPacketTx;

@@ -59,9 +59,6 @@ impl AfPacketRx {
         let hidden = group.hide(interface, settings.hide)?;
         sys::bind_packet(socket.as_fd(), interface.index, libc::ETH_P_ALL as u16)
             .map_err(wrong("binding a packet socket"))?;
-        if settings.promiscuous {
-            promiscuous(&socket, interface).map_err(wrong("entering promiscuous mode"))?;
-        }
         if settings.queues > 1 {
             group.join(&socket, settings).map_err(wrong("sharing its frames among queues"))?;
         }
@@ -146,17 +143,6 @@ fn set_up(socket: &OwnedFd, settings: &RxSettings, slots: usize, slot_size: usiz
         tp_frame_nr: slots as u32,
     };
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &ring)
-}
-
-/// Receives frames addressed to other MAC addresses too; the kernel undoes this when the socket closes.
-fn promiscuous(socket: &OwnedFd, interface: &Interface) -> io::Result<()> {
-    let membership = libc::packet_mreq {
-        mr_ifindex: interface.index as libc::c_int,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
 /// The sockets that share an interface's frames, by a hash of addresses and ports that is the same for both

@@ -1,6 +1,6 @@
 use super::*;
 use crate::bpf::{self, Assembler, Hook, WordArray};
-use crate::namespace::{Host, in_namespace, run, try_run};
+use crate::namespace::{Host, in_namespace, run};
 use crate::testing::*;
 use crate::{Hide, Interface, RxQueue, TxQueue};
 use artery_packet::{Batch, Packet, PacketOffload, PacketType, Pool, SegmentKind, Segments};
@@ -84,7 +84,8 @@ fn checksums_that_the_sender_left_to_its_card_are_noted_and_can_be_finished() {
         host.cable("left", "right");
         host.run("ip address add 10.1.0.2/24 dev right");
         host.run("ip neighbor add 10.1.0.1 lladdr 02:00:00:00:00:01 dev right");
-        let mut rx = packet_rx("left", RxSettings { promiscuous: true, ..Default::default() });
+        let mut rx = packet_rx("left", RxSettings::default());
+        let _mode = PromiscuousMode::enter(&find("left").unwrap()).unwrap();
         host.send_udp("10.1.0.1", 7, b"unfinished");
         let wanted = |data: &[u8]| data.ends_with(b"unfinished");
         let mut got = receive_until(&mut rx, pool, wanted);
@@ -192,18 +193,6 @@ fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
         };
         assert_eq!(numbers(&mut deaf), [(3, PacketType::Broadcast)]);
         assert_eq!(numbers(&mut both), [(2, PacketType::Outgoing), (3, PacketType::Broadcast)]);
-    });
-}
-
-#[test]
-fn promiscuous_mode_ends_with_the_queue() {
-    in_namespace(|| {
-        cable();
-        let mode = || String::from_utf8(try_run("ip -d link show right").stdout).unwrap();
-        let rx = packet_rx("right", RxSettings { promiscuous: true, ..Default::default() });
-        assert!(mode().contains("promiscuity 1"), "{}", mode());
-        drop(rx);
-        assert!(mode().contains("promiscuity 0"), "{}", mode());
     });
 }
 
@@ -414,8 +403,9 @@ fn where_tagged_frames_are_hidden_the_host_sees_those_without_a_vlan_and_the_rou
 fn tcp_with_default_offloads_crosses_two_ports() {
     in_namespace(|| {
         let (all, served, counters) = tcp(&two_hosts(), |done| {
-            let settings = || RxSettings { promiscuous: true, hide: Hide::All, ..Default::default() };
+            let settings = || RxSettings { hide: Hide::All, ..Default::default() };
             let mut rx = ["art0", "art1"].map(|name| packet_rx(name, settings()));
+            let _modes = ["art0", "art1"].map(|name| PromiscuousMode::enter(&find(name).unwrap()).unwrap());
             let mut tx = ["art0", "art1"].map(packet_tx);
             bridge(&mut rx, &mut tx, pool(), done)
         });

@@ -37,6 +37,8 @@ pub struct Port {
     /// All ports of the router.
     siblings: Weak<PortList>,
     rx: Mutex<PortSide<RxSettings, dyn RxQueue>>,
+    /// Whether the graph that replaces the running one wants promiscuous mode, while queues are in use.
+    wants_promiscuous: Mutex<Option<bool>>,
     tx: Mutex<PortSide<TxSettings, dyn TxQueue>>,
     received: PortTotals,
     sent: PortTotals,
@@ -124,7 +126,21 @@ impl Port {
         let (generation, refusal, siblings) = (AtomicU32::new(0), Mutex::default(), Arc::downgrade(siblings));
         let (received, sent) = (PortTotals::default(), PortTotals::default());
         let (rx, tx) = (Mutex::new(rx), Mutex::new(tx));
-        Port { id, asked, name, device, generation, refusal, siblings, rx, tx, received, sent }
+        let wants_promiscuous = Mutex::default();
+        Port {
+            id,
+            asked,
+            name,
+            device,
+            generation,
+            refusal,
+            siblings,
+            rx,
+            wants_promiscuous,
+            tx,
+            received,
+            sent,
+        }
     }
 
     /// Its number in the router, which received packets are marked with.
@@ -345,6 +361,10 @@ impl Port {
             rx.close_idle();
             rx.is_closed()
         };
+        if is_idle {
+            // Leaving can't fail.
+            let _ = current(link).set_promiscuous(false);
+        }
         let mut tx = lock(&self.tx);
         tx.close_idle();
         if is_idle && tx.is_closed() {
@@ -396,11 +416,21 @@ impl Port {
     pub(super) fn is_succeeded_by(&self, spec: &PortSpec) -> bool {
         self.is_absent() && self.device.kind() != kind_of(spec)
     }
-    /// Applies what the running graph requested of a TAP device.
+    /// Applies what the running graph requested of a TAP device, or of promiscuous mode.
     pub(super) fn end_change(&self, is_replaced: bool) -> Result<(), DeviceError> {
         match &self.device {
             PortDevice::Tap { device, settings } => lock(settings).end_change(&current(device), is_replaced),
-            _ => Ok(()),
+            PortDevice::Interface(link) => {
+                let wanted = lock(&self.wants_promiscuous).take().filter(|_| is_replaced);
+                match (wanted, &mut lock(&self.rx).settings) {
+                    (Some(wanted), Some(settings)) => {
+                        settings.promiscuous = wanted;
+                        current(link).set_promiscuous(wanted)
+                    }
+                    _ => Ok(()),
+                }
+            }
+            PortDevice::Memory => Ok(()),
         }
     }
 
@@ -409,7 +439,9 @@ impl Port {
         match (&self.device, spec) {
             (PortDevice::Interface(_), PortSpec::Interface { receive, transmit, .. }) => {
                 if let Some(asked) = receive {
-                    self.agree_side(&mut lock(&self.rx), asked, asked.queues, rx_settings)?;
+                    let mut side = lock(&self.rx);
+                    let asked = self.defer_promiscuous(&side, asked.clone(), is_replacing)?;
+                    self.agree_side(&mut side, &asked, asked.queues, rx_settings)?;
                 }
                 if let Some(asked) = transmit {
                     self.agree_side(&mut lock(&self.tx), asked, asked.queues, tx_settings)?;
@@ -427,6 +459,22 @@ impl Port {
                 asked: kind_of(spec).to_owned(),
             }),
         }
+    }
+    /// Takes promiscuous mode out of what a replacing graph requests of a half in use, for
+    /// [`Port::end_change`]. Its elements must request the same.
+    fn defer_promiscuous(
+        &self,
+        side: &PortSide<RxSettings, dyn RxQueue>,
+        asked: RxSettings,
+        is_replacing: bool,
+    ) -> Result<RxSettings, DeviceError> {
+        let Some(open) = side.settings.as_ref().filter(|_| is_replacing && side.is_taken()) else {
+            return Ok(asked);
+        };
+        let wanted = *lock(&self.wants_promiscuous).get_or_insert(asked.promiscuous);
+        let setting = |is_on: bool| [("PROMISC", is_on.to_string())];
+        self.same(&setting(wanted), &setting(asked.promiscuous))?;
+        Ok(RxSettings { promiscuous: open.promiscuous, ..asked })
     }
     fn agree_side<S: Clone + Default + PartialEq, Q: ?Sized, const N: usize>(
         &self,

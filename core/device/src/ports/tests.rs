@@ -288,6 +288,34 @@ fn a_tap_device_that_was_deleted_is_made_again() {
 }
 
 #[test]
+fn promiscuous_mode_changes_with_the_graph_while_queues_are_in_use() {
+    in_namespace(|| {
+        run("ip link add left type veth peer name right");
+        run("ip link set left up");
+        let ports = Ports::default();
+        let with = |promiscuous| interface("left", RxSettings { promiscuous, ..Default::default() });
+        let port = ports.open(with(false), pool()).unwrap();
+        let rx = port.rx(0).unwrap();
+        let is_on =
+            || String::from_utf8(try_run("ip -d link show left").stdout).unwrap().contains("promiscuity 1");
+        for (wanted, is_replaced) in
+            [(true, false), (true, true), (true, true), (false, false), (false, true)]
+        {
+            let before = is_on();
+            ports.begin_replacement();
+            ports.open(with(wanted), pool()).unwrap();
+            let error = ports.open(with(!wanted), pool()).unwrap_err();
+            assert!(matches!(error, DeviceError::Differs { setting: "PROMISC", .. }), "{error}");
+            assert_eq!(is_on(), before, "the running graph stays as it is");
+            assert_eq!(ports.end_replacement(is_replaced), []);
+            assert_eq!(is_on(), if is_replaced { wanted } else { before });
+        }
+        assert!(ports.open(with(true), pool()).is_err(), "the graph is not being replaced");
+        drop(rx);
+    });
+}
+
+#[test]
 fn a_half_that_nobody_holds_is_closed_while_the_other_is_at_work() {
     in_namespace(|| {
         run("ip link add left type veth peer name right");

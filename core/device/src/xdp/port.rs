@@ -6,8 +6,8 @@ use super::socket::{Socket, SocketPlan};
 use super::{CAPABILITY, ETHERNET_HEADER, MOST_MTU, XdpRx, XdpSettings, XdpTx};
 use crate::driver::DriverFacts;
 use crate::error::system_words;
-use crate::privsep::{self, Buffer};
-use crate::{DeviceError, Interface, LinkType, PortHalf, RxSettings, af_packet, interface, sys};
+use crate::privsep;
+use crate::{DeviceError, Interface, LinkType, PortHalf, RxSettings, interface, sys};
 use artery_packet::Pool;
 use rustix::fd::{AsFd, OwnedFd};
 use std::fmt;
@@ -118,8 +118,7 @@ impl XdpPort {
     pub fn rx(&self, queue: u16, settings: &RxSettings) -> Result<XdpRx, DeviceError> {
         let half = self.socket(queue, PortHalf::Receive)?.claim_rx();
         let half = half.ok_or_else(|| self.taken(queue, PortHalf::Receive))?;
-        let promiscuous = settings.promiscuous.then(|| promiscuous(self.interface())).transpose()?;
-        XdpRx::new(self.opened.clone(), queue, half, settings.timestamps, promiscuous)
+        XdpRx::new(self.opened.clone(), queue, half, settings.timestamps)
     }
     /// Takes the sending half of a queue, until it is dropped.
     pub fn tx(&self, queue: u16) -> Result<XdpTx, DeviceError> {
@@ -222,23 +221,6 @@ fn check(interface: &Interface) -> Result<(), DeviceError> {
         return Err(DeviceError::FramesTooLong { name: name(), mtu: interface.mtu, most: MOST_MTU });
     }
     Ok(())
-}
-
-/// Receives frames addressed to other MAC addresses; the kernel undoes this when the socket, which
-/// receives nothing itself, closes.
-fn promiscuous(interface: &Interface) -> Result<OwnedFd, DeviceError> {
-    let failed =
-        |e: io::Error| DeviceError::from_io(&interface.name, "entering promiscuous mode", CAPABILITY, &e);
-    let socket = af_packet::packet_socket(&interface.name, Buffer::Usual)?;
-    let membership = libc::packet_mreq {
-        mr_ifindex: interface.index as libc::c_int,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
-        .map_err(failed)?;
-    Ok(socket)
 }
 
 /// How an interface is used, which may differ from the requested settings.

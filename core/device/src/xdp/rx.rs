@@ -6,7 +6,7 @@ use super::socket::{Filled, RxRings, Socket, SocketHalf};
 use crate::queue::OwnAddress;
 use crate::{DeviceError, RxCounters, RxQueue, sys};
 use artery_packet::{BATCH, Batch, Pool, Time};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::BorrowedFd;
 use rustix::net::RecvFlags;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
@@ -24,8 +24,6 @@ pub struct XdpRx {
     /// Storage for frames to be lent to the kernel.
     fresh: Batch,
     timestamps: bool,
-    /// Held for promiscuous mode.
-    _promiscuous: Option<OwnedFd>,
     counters: RxCounters,
     kernel: Cell<KernelCounts>,
     /// Calls since something was received.
@@ -61,7 +59,6 @@ impl XdpRx {
         queue: u16,
         half: SocketHalf<RxRings>,
         timestamps: bool,
-        promiscuous: Option<OwnedFd>,
     ) -> Result<XdpRx, DeviceError> {
         let mut rx = XdpRx {
             opened,
@@ -69,7 +66,6 @@ impl XdpRx {
             half: Some(half),
             fresh: Batch::default(),
             timestamps,
-            _promiscuous: promiscuous,
             counters: RxCounters::default(),
             kernel: Cell::default(),
             idle: 0,

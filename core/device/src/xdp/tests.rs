@@ -5,6 +5,7 @@ mod hosts;
 mod overwritten;
 
 use super::*;
+use crate::af_packet::PromiscuousMode;
 use crate::namespace::{Host, in_namespace, run};
 use crate::testing::{
     self, BROADCAST, batch_of, bring_up, frame, free_frames, is_answered, is_ours, is_ready, neighbor,

@@ -277,26 +277,19 @@ fn rules_whose_file_was_edited_are_those_from_before_when_a_change_is_undone() {
 }
 
 #[test]
-fn ports_lose_ipv6_under_way_and_get_their_first_of_it_at_a_start() {
+fn ports_get_their_first_ipv6_and_lose_it_under_way() {
     on_the_net("config-first-ipv6", |net| {
         let files = Files::new();
         let narrow = "port = [\n    \"eth0=10.0.1.1/24\",\n    \"eth1=10.0.2.1/24\",\n]\n";
         let (wide, narrow) = (files.write("wide.toml", PORT_LINES), files.write("narrow.toml", narrow));
-        let router = start_from(net, &wide)?;
-        router.say(&["apply", &narrow])?;
-        assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
-        assert_eq!(net.a.ping(FAR[1], 1)?.received, 0);
-        router.say(&["apply", &wide])?;
-        FAR.iter().try_for_each(|far| until(SOON, || Ok(net.a.ping(far, 1)?.received == 1)))?;
-        end(router.process)?;
-        let mut router = start_on(&net.r, &[&narrow])?;
-        until_answered(&net.a, FAR[0], &mut router.process)?;
-        let refusal = router.refused(&["apply", &wide], 1)?;
-        for (line, device) in [(2, "eth0"), (3, "eth1")] {
-            let expected = format!("wide.toml:{line}: port {device}=");
-            assert!(refusal.contains(&expected) && refusal.contains("only by a restart"), "{refusal}");
+        let router = start_from(net, &narrow)?;
+        for _ in 0..2 {
+            router.say(&["apply", &wide])?;
+            FAR.iter().try_for_each(|far| until(SOON, || Ok(net.a.ping(far, 1)?.received == 1)))?;
+            router.say(&["apply", &narrow])?;
+            assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
+            assert_eq!(net.a.ping(FAR[1], 1)?.received, 0);
         }
-        assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
         Ok(())
     });
 }

@@ -63,7 +63,6 @@ pub(super) struct Prepared {
     hosts: Vec<String>,
     services: Names,
     devices: HashSet<String>,
-    promiscuous: HashSet<String>,
     rules: Option<String>,
     /// The configuration for the engine.
     pub(super) text: String,
@@ -106,14 +105,11 @@ fn prepare(
     let warnings =
         host::warnings(&plan).into_iter().chain(plan.fpm.as_ref().and_then(Fpm::warning)).collect();
     let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
-    let devices: HashSet<String> = plan.ports.iter().map(|port| port.device().to_string()).collect();
-    let is_promiscuous =
-        |device: &&String| plan.needs_promiscuous(device) || plan.open_promiscuous.contains(*device);
-    let promiscuous = devices.iter().filter(is_promiscuous).cloned().collect();
+    let devices = plan.ports.iter().map(|port| port.device().to_string()).collect();
     let services = names(&plan.services);
     let hosts = plan.host_interfaces().map(str::to_string).collect();
     let rules = plan.rules;
-    Ok(Prepared { candidate, hosts, services, devices, promiscuous, rules, text, warnings, taken })
+    Ok(Prepared { candidate, hosts, services, devices, rules, text, warnings, taken })
 }
 
 /// The configuration of a running router.
@@ -124,8 +120,6 @@ struct State {
     hosts: HashSet<String>,
     services: Names,
     ports: Vec<HeldPort>,
-    /// The interfaces that are open in promiscuous mode.
-    promiscuous: HashSet<String>,
     /// The text of the filter's rules when they were last read.
     rules: Option<String>,
     /// Whether a reload is under way.
@@ -136,14 +130,28 @@ struct State {
     applied: u64,
 }
 
-/// The state before a change that is to be confirmed.
+/// A change that is to be confirmed.
 struct Pending {
-    before: Candidate,
-    rules: Option<RulesBefore>,
-    /// Routes that were set by hand, and that the change removed.
-    lost_routes: Vec<String>,
+    before: Before,
     number: u64,
     until: Instant,
+}
+
+/// What a change is undone to.
+struct Before {
+    candidate: Candidate,
+    rules: Option<RulesBefore>,
+    /// Routes that were set by hand, and that the change removed.
+    routes: BTreeSet<String>,
+}
+
+impl Before {
+    /// The state now, with all routes that were set by hand.
+    fn find(state: &State, replacer: &Replacer) -> Before {
+        let rules = state.rules.clone();
+        let rules = rules.map(|text| RulesBefore { text, checksum: checksum(replacer) });
+        Before { candidate: state.candidate.clone(), rules, routes: routes_by_hand(replacer) }
+    }
 }
 
 /// A router's configuration while it runs.
@@ -157,13 +165,12 @@ fn lock(state: &Shared) -> MutexGuard<'_, State> {
 
 impl Live {
     pub(super) fn new(prepared: Prepared) -> Live {
-        let Prepared { candidate, hosts, services, promiscuous, rules, taken, .. } = prepared;
+        let Prepared { candidate, hosts, services, rules, taken, .. } = prepared;
         Live(Arc::new(Mutex::new(State {
             candidate,
             hosts: hosts.into_iter().collect(),
             services,
             ports: taken,
-            promiscuous,
             rules,
             reloads: false,
             pending: None,
@@ -186,7 +193,6 @@ impl State {
         name_elements(&mut plan.services, &self.services);
         pf::judge_rules(&candidate.options, &mut plan, &mut mistakes);
         let held = self.ports.iter().map(|port| port.device.clone()).collect();
-        self.keep_promiscuous(&held, &mut plan, &mut mistakes);
         let taken = machine::claim_interfaces(&mut plan, &held, &mut mistakes);
         machine::check_host(&plan, &self.hosts, &mut mistakes);
         let mut prepared = prepare(candidate, plan, taken, mistakes)?;
@@ -195,29 +201,10 @@ impl State {
         Ok(prepared)
     }
 
-    /// An open interface can't change between promiscuous mode and the other.
-    fn keep_promiscuous(&self, held: &HashSet<String>, plan: &mut Plan, mistakes: &mut Vec<String>) {
-        let mut named = HashSet::new();
-        let needs = |port: &&super::Port| {
-            let device = port.device();
-            held.contains(device) && !self.promiscuous.contains(device) && plan.needs_promiscuous(device)
-        };
-        for port in plan.ports.iter().filter(needs).filter(|port| named.insert(port.device())) {
-            mistakes.push(format!(
-                "{}: {} gets its first IPv6 address, VLAN or interface of the host only by a restart of the \
-                 router",
-                port.option,
-                port.device()
-            ));
-        }
-        plan.open_promiscuous = self.promiscuous.intersection(held).cloned().collect();
-    }
-
     /// Makes the prepared configuration the router's current one.
     fn accept(&mut self, prepared: Prepared) {
-        let Prepared { candidate, hosts, services, devices, promiscuous, rules, taken, .. } = prepared;
-        (self.candidate, self.services, self.promiscuous) = (candidate, services, promiscuous);
-        self.rules = rules;
+        let Prepared { candidate, hosts, services, devices, rules, taken, .. } = prepared;
+        (self.candidate, self.services, self.rules) = (candidate, services, rules);
         self.hosts.extend(hosts);
         self.ports.retain(|port| devices.contains(&port.device));
         self.ports.extend(taken);
@@ -233,15 +220,15 @@ impl State {
     }
 
     /// Returns to what there was before a change. Gives warnings, a line each.
-    fn restore(&mut self, pending: Pending, replacer: &Replacer) -> Result<String, String> {
-        let mut said = self.change(pending.before, replacer)?;
-        if let Some(rules) = pending.rules.filter(|rules| self.rules.as_ref() != Some(&rules.text)) {
+    fn restore(&mut self, before: Before, replacer: &Replacer) -> Result<String, String> {
+        let mut said = self.change(before.candidate, replacer)?;
+        if let Some(rules) = before.rules.filter(|rules| self.rules.as_ref() != Some(&rules.text)) {
             match rules.restore(replacer) {
                 Ok(()) => self.rules = Some(rules.text),
                 Err(why) => said.push_str(&format!("the rules from before are not in force: {why}\n")),
             }
         }
-        for route in &pending.lost_routes {
+        for route in &before.routes {
             if let Err(error) = replacer.handle().write_handler(ADD_ROUTE, route) {
                 said.push_str(&format!("the route {route}, which was added by hand, is gone: {error}\n"));
             }
@@ -385,35 +372,25 @@ impl ConfigurationHandlers {
         let candidate = configuration::parse(file, text).map_err(|mistakes| lines(&mistakes))?;
         let mut state = lock(&self.state);
         state.busy()?;
-        let before = state.candidate.clone();
-        let text = state.rules.clone();
-        let rules = text.map(|text| RulesBefore { text, checksum: checksum(&self.replacer) });
-        let routes_before = routes_by_hand(&self.replacer);
+        let before = (!confirm.is_zero()).then(|| Before::find(&state, &self.replacer));
         let said = state.change(candidate, &self.replacer)?;
         self.replacer.voice().log_event(
             "applied",
             &format!("the configuration of {file} was applied"),
             &[("file", file)],
         );
-        if !confirm.is_zero() {
+        if let Some(mut before) = before {
             let kept = routes_by_hand(&self.replacer);
-            let lost_routes = routes_before.difference(&kept).cloned().collect();
-            let (number, until) = (state.applied + 1, Instant::now() + confirm);
-            let pending = Pending { before, rules, lost_routes, number, until };
-            self.start_confirmation(&mut state, pending, confirm)?;
+            before.routes.retain(|route| !kept.contains(route));
+            self.start_confirmation(&mut state, before, confirm)?;
         }
         Ok(said)
     }
 
-    fn start_confirmation(
-        &self,
-        state: &mut State,
-        pending: Pending,
-        confirm: Duration,
-    ) -> Result<(), String> {
-        let number = pending.number;
-        state.applied = number;
-        state.pending = Some(pending);
+    fn start_confirmation(&self, state: &mut State, before: Before, confirm: Duration) -> Result<(), String> {
+        state.applied += 1;
+        let number = state.applied;
+        state.pending = Some(Pending { before, number, until: Instant::now() + confirm });
         let (shared, replacer) = (self.state.clone(), self.replacer.clone());
         let body = move || {
             std::thread::sleep(confirm);
@@ -421,7 +398,7 @@ impl ConfigurationHandlers {
         };
         // A change that could not be undone later is undone now.
         std::thread::Builder::new().name("confirm".to_string()).spawn(body).map(drop).map_err(|error| {
-            let undone = state.pending.take().map(|pending| state.restore(pending, &self.replacer));
+            let undone = state.pending.take().map(|pending| state.restore(pending.before, &self.replacer));
             format!("can't start the thread that undoes this ({error}), so it was undone at once: {undone:?}")
         })
     }
@@ -437,7 +414,7 @@ fn undo(shared: &Shared, number: u64, replacer: &Replacer) {
     let mut state = lock(shared);
     let Some(pending) = state.pending.take_if(|pending| pending.number == number) else { return };
     let voice = replacer.voice();
-    match state.restore(pending, replacer) {
+    match state.restore(pending.before, replacer) {
         Ok(said) => {
             voice.complain_of(&said);
             voice.log_event("undone", "what was applied was not confirmed, and is undone", &[]);

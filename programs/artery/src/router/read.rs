@@ -5,7 +5,6 @@ use super::{bfd, pf, service};
 use crate::options::values::station;
 use artery_l3::router::ReversePath;
 use artery_lpm::load::{self, AnyPrefix};
-use std::collections::HashSet;
 use std::net::IpAddr;
 
 /// The value of a text, or the mistake in it.
@@ -26,7 +25,6 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
         host: all(options.host_name().as_slice(), host, mistakes).pop(),
         has_host_routes: !options.no_host_routes,
         rules: None,
-        open_promiscuous: HashSet::new(),
     };
     name_host_interfaces(options, &mut plan.ports, mistakes);
     service::set_checks(options, &mut plan.services, mistakes);

@@ -280,10 +280,12 @@ in_{name}[2] -> [{n}] ip;
         vlans.iter().enumerate().map(entry).collect()
     }
 
+    /// Neighbor Discovery and routing protocols of the host use multicast groups that the interface would
+    /// have to join. Drivers filter VLANs that they were not configured for. Promiscuous mode lets both pass.
     fn promiscuous(&self, device: &str) -> &'static str {
-        let is_promiscuous =
-            self.plan.needs_promiscuous(device) || self.plan.open_promiscuous.contains(device);
-        if is_promiscuous { ", PROMISC true" } else { "" }
+        let mut ports = self.plan.ports.iter().filter(|port| port.device() == device);
+        let has_groups = |port: &Port| port.has_ipv6() || port.host_interface.is_some();
+        if ports.any(|port| has_groups(port) || port.vlan.is_some()) { ", PROMISC true" } else { "" }
     }
 }
 

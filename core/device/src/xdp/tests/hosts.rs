@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// many packets were copied.
 fn forward(attach: Attach, done: &AtomicBool) -> ([RxCounters; 2], u64) {
     let pool = pool();
-    let all = RxSettings { promiscuous: true, ..RxSettings::default() };
     let ports = ["art0", "art1"].map(|name| open(name, &settings(attach), pool));
-    let mut rx = [0, 1].map(|n: usize| ports[n].rx(0, &all).unwrap());
+    let mut rx = [0, 1].map(|n: usize| ports[n].rx(0, &RxSettings::default()).unwrap());
+    let _modes = [0, 1].map(|n: usize| PromiscuousMode::enter(ports[n].interface()).unwrap());
     let mut tx = [0, 1].map(|n: usize| ports[n].tx(0).unwrap());
     let counters = bridge(&mut rx, &mut tx, pool, done);
     (counters, tx.iter().map(XdpTx::copied).sum())
