@@ -30,6 +30,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// What the rest of the process knows of the announcement, and asks of it.
 pub(crate) struct Announcement {
     leaves: AtomicBool,
+    /// Whether this process ends.
+    ends: AtomicBool,
     /// Whether it leaves also while no peer is present.
     leaves_alone: AtomicBool,
     /// What is missing while this machine hands over.
@@ -46,8 +48,8 @@ pub(crate) struct Report {
     pub(crate) failure: Option<String>,
     pub(crate) withdrawals: u64,
     pub(crate) is_handing_over: bool,
-    /// Peers have what they need, and the process ends.
-    pub(crate) has_left: bool,
+    /// Who has taken over, once the process ends because this machine has left.
+    pub(crate) left: Option<String>,
 }
 
 /// The announcement in the status.
@@ -68,6 +70,7 @@ impl Announcement {
     pub(crate) fn new() -> Announcement {
         Announcement {
             leaves: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
             leaves_alone: AtomicBool::new(false),
             lack: Mutex::default(),
             report: watch::Sender::default(),
@@ -77,6 +80,11 @@ impl Announcement {
     pub(crate) fn leave(&self, is_alone: bool) {
         self.leaves_alone.fetch_or(is_alone, Relaxed);
         self.leaves.store(true, Relaxed);
+    }
+
+    /// Has the thread that announces end, and with it a call that is under way.
+    pub(crate) fn end(&self) {
+        self.ends.store(true, Relaxed);
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
@@ -95,9 +103,9 @@ impl Announcement {
         *self.lack.lock().unwrap_or_else(PoisonError::into_inner) = lack;
     }
 
-    /// Peers have all; says so to those who wait for it.
-    pub(crate) fn finish(&self) {
-        self.report.send_modify(|report| report.has_left = true);
+    /// This machine has left; says so to those who wait for it.
+    pub(crate) fn finish(&self, taken_over: String) {
+        self.report.send_modify(|report| report.left = Some(taken_over));
     }
 
     pub(crate) fn status(&self, now: Instant) -> Option<AnnouncementReport> {
@@ -114,7 +122,9 @@ impl AnnouncementReport {
         let AnnouncementReport { explanation, state_ms, withdrawals, .. } = self;
         let failure = self.failure.as_ref().map(|failure| format!("; {failure}")).unwrap_or_default();
         let seconds = state_ms / 1000;
-        format!("{explanation} ({seconds} s); the router failed {withdrawals} times{failure}")
+        format!(
+            "{explanation} ({seconds} s); the router failed {withdrawals} times while it was announced{failure}"
+        )
     }
 }
 
@@ -147,13 +157,14 @@ impl Announcing {
         announcement: Arc<Announcement>,
         health: Arc<Health>,
     ) -> Announcing {
-        let decider = Decider::new(config.peer_wait(), config.settle(), Instant::now());
+        let decider =
+            Decider::new(config.router_timeout(), (config.peer_wait(), config.settle()), Instant::now());
         let (configured, driver) = (config.peers.len(), actuator.map(Driver::new));
         Announcing { peers, own, announcement, health, configured, decider, driver, withdrawals: 0 }
     }
 
     pub(crate) fn run(mut self) {
-        loop {
+        while !self.announcement.ends.load(Relaxed) {
             let health = self.health.get();
             let leaves = self.announcement.is_leaving();
             if self.driver.is_some() || leaves {
@@ -202,10 +213,10 @@ impl Announcing {
             failure: self.driver.as_ref().and_then(|driver| driver.failure().map(String::from)),
             withdrawals: self.withdrawals,
             is_handing_over,
-            has_left: false,
+            left: None,
         };
         self.announcement.report.send_if_modified(|known| {
-            let is_new = !known.has_left && *known != report;
+            let is_new = known.left.is_none() && *known != report;
             if is_new {
                 *known = report;
             }

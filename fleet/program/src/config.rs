@@ -188,6 +188,14 @@ impl Config {
         Duration::from_secs(announce.map_or_else(default_peer_wait, |announce| announce.peer_wait_seconds))
     }
 
+    /// How long the router may be silent.
+    pub(crate) fn router_timeout(&self) -> Duration {
+        let announce = self.announce.as_ref();
+        Duration::from_millis(
+            announce.map_or_else(default_router_timeout, |announce| announce.router_timeout_ms),
+        )
+    }
+
     pub(crate) fn settle(&self) -> Duration {
         let announce = self.announce.as_ref();
         Duration::from_secs(announce.map_or_else(default_settle, |announce| announce.settle_seconds))

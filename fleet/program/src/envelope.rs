@@ -3,18 +3,20 @@
 
 const MAGIC: [u8; 4] = *b"ARTB";
 const VERSION: u16 = 1;
-const LENGTH: usize = 23;
+const LENGTH: usize = 24;
 
-/// Numbers are big-endian: magic (4), version (2), kind (1), run (8), number (8). Bytes after
-/// them are skipped: later versions may add fields.
+/// Numbers are big-endian: magic (4), version (2), kind (1), run (8), number (8), whether the sender leaves (1).
+/// Bytes after them are skipped: later versions may add fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) kind: Kind,
     /// The start of the sender's process, so that its numbers are not taken for those of an earlier one.
     pub(crate) run: u64,
     /// Of changes, one more than that of the batch before; of parts, the same within a fetch; of an end, how
-    /// many parts there were.
+    /// many parts there were; of a question and its answer, that of the last changes.
     pub(crate) number: u64,
+    /// Whether the sender leaves the fleet, so that it takes nothing over any more.
+    pub(crate) leaves: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +88,7 @@ impl Envelope {
         bytes.push(self.kind as u8);
         bytes.extend(self.run.to_be_bytes());
         bytes.extend(self.number.to_be_bytes());
+        bytes.push(self.leaves.into());
         bytes
     }
 
@@ -100,9 +103,10 @@ impl Envelope {
             .into_iter()
             .find(|known| *known as u8 == *kind);
         let (run, rest) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
-        let (number, _) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
+        let (number, rest) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
+        let (leaves, _) = rest.split_first().ok_or(Refusal::Malformed)?;
         let (run, number) = (u64::from_be_bytes(*run), u64::from_be_bytes(*number));
-        Ok(Envelope { kind: kind.ok_or(Refusal::Malformed)?, run, number })
+        Ok(Envelope { kind: kind.ok_or(Refusal::Malformed)?, run, number, leaves: *leaves != 0 })
     }
 }
 
@@ -110,7 +114,7 @@ impl Envelope {
 mod tests {
     use super::*;
 
-    const ENVELOPE: Envelope = Envelope { kind: Kind::Part, run: u64::MAX - 1, number: 7 };
+    const ENVELOPE: Envelope = Envelope { kind: Kind::Part, run: u64::MAX - 1, number: 7, leaves: true };
 
     #[test]
     fn what_is_written_is_read_again_also_with_later_additions() {

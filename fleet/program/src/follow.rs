@@ -30,6 +30,8 @@ pub(crate) struct Own {
     pub(crate) parts_sent: AtomicU64,
     pub(crate) losses: AtomicU64,
     pub(crate) is_router_connected: AtomicBool,
+    /// Whether this machine leaves.
+    pub(crate) leaves: AtomicBool,
 }
 
 pub(crate) trait Outlet {
@@ -46,6 +48,7 @@ impl Own {
             parts_sent: AtomicU64::new(0),
             losses: AtomicU64::new(0),
             is_router_connected: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
         })
     }
 
@@ -126,10 +129,8 @@ impl Own {
     fn send(&self, outlet: &dyn Outlet, outgoing: &Outgoing) {
         let number = self.number.fetch_add(1, Relaxed) + 1;
         self.records_sent.fetch_add(outgoing.records, Relaxed);
-        outlet.send(
-            Envelope { kind: Kind::Changes, run: self.run.load(Relaxed), number },
-            outgoing.bytes.clone(),
-        );
+        let (run, leaves) = (self.run.load(Relaxed), self.leaves.load(Relaxed));
+        outlet.send(Envelope { kind: Kind::Changes, run, number, leaves }, outgoing.bytes.clone());
     }
 
     /// Gives all exceptions of the router to `each`, a part at a time, and then the end. The router makes the
@@ -141,6 +142,7 @@ impl Own {
     ) -> Result<()> {
         let mut control = Control::connect(&config.control, &config.balancer)?;
         let (mut asked, mut number, run) = (String::new(), 0, self.run.load(Relaxed));
+        let leaves = self.leaves.load(Relaxed);
         loop {
             let parts = parse_parts(&control.read("exceptions_part", &asked)?)?;
             let mut positions = Positions::default();
@@ -150,14 +152,14 @@ impl Own {
                 }
                 let outgoing = select_part(part).context("exceptions of the router")?;
                 if outgoing.records > 0 {
-                    each(Envelope { kind: Kind::Part, run, number }, outgoing.bytes)?;
+                    each(Envelope { kind: Kind::Part, run, number, leaves }, outgoing.bytes)?;
                     number += 1;
                     self.parts_sent.fetch_add(1, Relaxed);
                 }
             }
             asked = positions.to_string();
             if asked.is_empty() {
-                return each(Envelope { kind: Kind::End, run, number }, records::empty().bytes);
+                return each(Envelope { kind: Kind::End, run, number, leaves }, records::empty().bytes);
             }
         }
     }

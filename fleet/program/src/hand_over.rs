@@ -13,6 +13,8 @@ use crate::mesh::{Local, envelope_of, failure, key};
 
 /// The pause before peers are asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How long a router that was followed may be out of reach before it counts as gone.
+const ROUTER_GONE: Duration = Duration::from_secs(3);
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
@@ -25,7 +27,8 @@ pub(crate) async fn answer_leavers(session: &zenoh::Session, local: &Local) -> R
     queryable.await.map_err(failure("cannot answer peers that leave"))
 }
 
-/// Confirms that all was taken; without an answer, the leaver asks again.
+/// Confirms that all was taken; without an answer, the leaver asks again. What was taken is gone with the
+/// router.
 fn answer(query: &Query, local: &Local) {
     let asker = query.key_expr().as_str().rsplit('/').next().unwrap_or_default();
     let envelope = envelope_of(query.attachment()).and_then(|envelope| {
@@ -34,7 +37,7 @@ fn answer(query: &Query, local: &Local) {
     });
     match envelope {
         Err(refusal) => local.peers.refuse(query.key_expr().as_str(), refusal),
-        Ok(envelope) if local.peers.has_all(asker, envelope.run, envelope.number) => {
+        Ok(envelope) if is_followed(local) && local.peers.has_all(asker, envelope.run, envelope.number) => {
             let reply = query.reply(query.key_expr().clone(), Vec::new()).attachment(envelope.to_bytes());
             // A confirmation that is lost is asked for again.
             let _ = reply.wait();
@@ -43,33 +46,39 @@ fn answer(query: &Query, local: &Local) {
     }
 }
 
-/// Waits until this machine shall hand over, and then until at least one peer is present and each of
-/// those has confirmed.
+/// Waits until this machine shall hand over, and then until each peer that is present and stays has
+/// confirmed, and at least one has.
 pub(crate) async fn hand_over(session: &zenoh::Session, local: &Local) {
     let mut reports = local.announcement.reports();
     // It fails if this process ends.
     let _ = reports.wait_for(|report| report.is_handing_over).await;
     let mut question = question(local);
     let mut confirmed = Vec::new();
+    let mut followed = Instant::now();
     loop {
         if local.own.position().0 != question.run {
             // The router was started again.
             (question, confirmed) = (self::question(local), Vec::new());
         }
-        let present = local.peers.living(Instant::now()).into_iter().map(|living| living.machine);
-        let lacking: Vec<String> = present.filter(|machine| !confirmed.contains(machine)).collect();
+        let staying = local.peers.staying(Instant::now());
+        let lacking: Vec<_> = staying.into_iter().filter(|peer| !confirmed.contains(peer)).collect();
         let has_taker = !confirmed.is_empty() || !needs_taker(local);
-        if (lacking.is_empty() && has_taker) || !can_hand_over(local) {
-            eprintln!("artery-fleet: left; {}", confirmation(&confirmed));
-            return local.announcement.finish();
+        if is_followed(local) {
+            followed = Instant::now();
+        }
+        // A router that is gone has nothing that peers could fetch.
+        if (lacking.is_empty() && has_taker) || followed.elapsed() >= ROUTER_GONE {
+            let taken_over = confirmation(&confirmed);
+            eprintln!("artery-fleet: left; {taken_over}");
+            return local.announcement.finish(taken_over);
         }
         local.announcement.set_lack(match lacking.is_empty() {
-            true => "no peer is present any more".to_string(),
-            false => format!("{} has not all yet", lacking.join(", ")),
+            true => "no peer is present that stays".to_string(),
+            false => format!("{} has not all yet", names(&lacking)),
         });
-        for machine in lacking {
-            if has_all(session, local, &machine, question).await {
-                confirmed.push(machine);
+        for peer in lacking {
+            if has_all(session, local, &peer.0, question).await {
+                confirmed.push(peer);
             }
         }
         tokio::time::sleep(ASK_AGAIN).await;
@@ -79,7 +88,7 @@ pub(crate) async fn hand_over(session: &zenoh::Session, local: &Local) {
 /// Whether all was taken that was said up to now.
 fn question(local: &Local) -> Envelope {
     let (run, number) = local.own.position();
-    Envelope { kind: Kind::HasAll, run, number }
+    Envelope { kind: Kind::HasAll, run, number, leaves: true }
 }
 
 /// Whether some peer must have confirmed: peers may have become absent since the machine began to leave.
@@ -87,16 +96,20 @@ fn needs_taker(local: &Local) -> bool {
     !local.config.peers.is_empty() && !local.announcement.leaves_alone()
 }
 
-/// A router that is gone has nothing that peers could fetch.
-fn can_hand_over(local: &Local) -> bool {
+fn is_followed(local: &Local) -> bool {
     local.own.is_router_connected.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-fn confirmation(machines: &[String]) -> String {
-    match machines {
+fn confirmation(peers: &[(String, u64)]) -> String {
+    match peers {
         [] => "no peer has confirmed that it has all".to_string(),
-        machines => format!("all was handed over to {}", machines.join(", ")),
+        peers => format!("all was handed over to {}", names(peers)),
     }
+}
+
+/// Machines, of which each has a run.
+fn names(peers: &[(String, u64)]) -> String {
+    peers.iter().map(|(machine, _)| machine.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 async fn has_all(session: &zenoh::Session, local: &Local, machine: &str, question: Envelope) -> bool {

@@ -237,7 +237,9 @@ mod tests {
         let config = Arc::new(Config::parse(CONFIG).unwrap());
         let (now, peers) = (Instant::now(), Arc::new(Peers::new("m1", config.refresh())));
         let mut importer = Importer::new(config, peers.clone(), Arc::default());
-        peers.note_changes("m2", &Envelope { kind: Kind::Changes, run: 1, number: 7 }, now).unwrap();
+        peers
+            .note_changes("m2", &Envelope { kind: Kind::Changes, run: 1, number: 7, leaves: false }, now)
+            .unwrap();
         assert_eq!(peers.begin_fetches(now), ["m2"]);
         importer.import_stream("m2", 1, b"garbage", Arrival::Part, now);
         assert!(!importer.tombstones.get_mut("m2").unwrap().finish(), "the fetch is not complete");

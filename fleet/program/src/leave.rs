@@ -1,12 +1,13 @@
 //! Has the process that listens on the status socket leave, and tells how far it is: a line each time, as
-//! `progress TEXT`, and at last `left` or `refused TEXT`.
+//! `progress TEXT`, and at last `left TEXT` or `refused TEXT`.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 use crate::mesh::Local;
@@ -17,7 +18,7 @@ pub(crate) const LEAVE_ALONE: &str = "leave-alone";
 
 const PROGRESS: &str = "progress ";
 const REFUSED: &str = "refused ";
-const LEFT: &str = "left";
+const LEFT: &str = "left ";
 
 /// Answers the request, until this machine has left or the client is gone.
 pub(crate) async fn answer<W: AsyncWrite + Unpin>(
@@ -25,19 +26,19 @@ pub(crate) async fn answer<W: AsyncWrite + Unpin>(
     is_alone: bool,
     stream: &mut W,
 ) -> std::io::Result<()> {
-    let (configured, present) = (local.config.peers.len(), local.peers.living(Instant::now()).len());
-    if configured > 0 && present == 0 && !is_alone && !local.announcement.is_leaving() {
-        let why =
-            "no peer is present that could take over; with --without-peers this machine leaves all the same";
+    let (configured, stays) = (local.config.peers.len(), local.peers.staying(Instant::now()).len());
+    if configured > 0 && stays == 0 && !is_alone && !local.announcement.is_leaving() {
+        let why = "no peer is present that stays and could take over; with --without-peers this machine leaves all the same";
         return stream.write_all(format!("{REFUSED}{why}\n").as_bytes()).await;
     }
     let mut reports = local.announcement.reports();
     local.announcement.leave(is_alone);
+    local.own.leaves.store(true, Relaxed);
     let mut told = String::new();
     loop {
         let report = reports.borrow_and_update().clone();
-        if report.has_left {
-            return stream.write_all(format!("{LEFT}\n").as_bytes()).await;
+        if let Some(taken_over) = report.left {
+            return stream.write_all(format!("{LEFT}{taken_over}\n").as_bytes()).await;
         }
         if let Some((_, explanation)) = report.state.filter(|(state, _)| *state == "draining") {
             let failure = report.failure.map(|failure| format!("; {failure}")).unwrap_or_default();
@@ -64,11 +65,15 @@ pub(crate) fn request(path: &Path, is_alone: bool, limit: Duration) -> Result<()
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         lines.get_ref().set_read_timeout(Some(left))?;
         let mut line = String::new();
-        let read = lines.read_line(&mut line).with_context(|| {
-            format!("it has not left after {} s, and goes on; ask again to wait longer", limit.as_secs())
+        let read = lines.read_line(&mut line).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                anyhow!("it has not left after {} s, and goes on; ask again to wait longer", limit.as_secs())
+            }
+            _ => anyhow!(error).context("can't read from artery-fleet"),
         });
         let line = if read? > 0 { line.trim_end() } else { bail!("artery-fleet ended before it had left") };
-        if line == LEFT {
+        if let Some(taken_over) = line.strip_prefix(LEFT) {
+            println!("left; {taken_over}");
             return Ok(());
         } else if let Some(why) = line.strip_prefix(REFUSED) {
             bail!("{why}");

@@ -21,12 +21,14 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::{Parser, Subcommand};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 use announce::{Announcement, Announcing};
 use config::Config;
@@ -137,40 +139,69 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
     let mesh = Mesh::open(local.clone()).await?;
     let mut importer = Importer::new(config.clone(), local.peers.clone(), local.counts.clone());
     let runtime = Handle::current();
-    std::thread::Builder::new().name("import".into()).spawn(move || importer.run(outbox, &runtime))?;
+    let ended = Arc::new(Notify::new());
+    start_thread("import", &ended, move || importer.run(outbox, &runtime))?;
     let (publisher, following) = (mesh.publisher().await?, local.clone());
     let follow = move || following.own.follow(&following.config, &following.peers, &publisher);
-    std::thread::Builder::new().name("follow".into()).spawn(follow)?;
-    announce_on(&local, actuator)?;
+    start_thread("follow", &ended, follow)?;
+    let announcing = announce_on(&local, actuator, &ended)?;
+    let announcement = local.announcement.clone();
     let answers = Answers::new();
-    tokio::select! {
-        () = mesh.fetch_on() => {}
-        () = answers.serve(listener, local) => {}
-        () = mesh.hand_over() => answers.finish().await,
+    let result = tokio::select! {
+        () = mesh.fetch_on() => Ok(()),
+        () = answers.serve(listener, local) => Ok(()),
+        () = mesh.hand_over() => { answers.finish().await; Ok(()) }
         // What is announced stays so: another process goes on with it, as after an upgrade.
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        () = ended.notified() => Err(anyhow!("a thread ended; what it was for can't be done without it")),
+    };
+    // It ends a call of the announcing command that is under way.
+    announcement.end();
+    let _ = announcing.join();
     // It may be gone already.
     let _ = std::fs::remove_file(&config.status);
     mesh.close().await;
-    Ok(())
+    result
+}
+
+/// Starts a thread that is to run as long as the process: if it ends, `ended` says so.
+fn start_thread(
+    name: &str,
+    ended: &Arc<Notify>,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>> {
+    struct Notice(Arc<Notify>);
+    impl Drop for Notice {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+    let notice = Notice(ended.clone());
+    let body = move || {
+        let _notice = notice;
+        work();
+    };
+    Ok(std::thread::Builder::new().name(name.into()).spawn(body)?)
 }
 
 /// Announces and withdraws this machine, and asks the router whether it answers, on threads of
 /// their own, so that nothing delays them.
-fn announce_on(local: &Local, actuator: Option<Box<dyn announce::Actuator>>) -> Result<()> {
+fn announce_on(
+    local: &Local,
+    actuator: Option<Box<dyn announce::Actuator>>,
+    ended: &Arc<Notify>,
+) -> Result<JoinHandle<()>> {
     let health = Arc::new(Health::default());
     if let Some(announce) = &local.config.announce {
         let (config, health) = (local.config.clone(), health.clone());
         let timeout = Duration::from_millis(announce.router_timeout_ms);
         let probe = move || probe_router(&config.control, &config.balancer, timeout, &health);
-        std::thread::Builder::new().name("probe".into()).spawn(probe)?;
+        start_thread("probe", ended, probe)?;
     }
     let known = (local.peers.clone(), local.own.clone());
     let announcing = Announcing::new(&local.config, actuator, known, local.announcement.clone(), health);
-    std::thread::Builder::new().name("announce".into()).spawn(move || announcing.run())?;
-    Ok(())
+    start_thread("announce", ended, move || announcing.run())
 }
 
 /// A number that tells what this machine sends from now on from all before.

@@ -40,9 +40,13 @@ struct Machine {
     applied: u64,
     /// Whether a fetch brought all of this run, and nothing was lost since it began.
     is_whole: bool,
-    /// Whether a fetch did not bring all since all were requested.
+    /// Whether a fetch that began since all were requested did not bring all.
     has_fallen_short: bool,
+    /// When all were requested.
+    requested: Instant,
     heard: Instant,
+    /// Whether it leaves.
+    leaves: bool,
     missed: u64,
     records: u64,
     lag: Lag,
@@ -76,7 +80,9 @@ impl Machine {
             applied: 0,
             is_whole: false,
             has_fallen_short: false,
+            requested: now,
             heard: now,
+            leaves: false,
             missed: 0,
             records: 0,
             lag: Lag::default(),
@@ -106,7 +112,7 @@ pub(crate) struct Joining {
     pub(crate) machine: String,
     /// Whether the router has all of its exceptions.
     pub(crate) is_whole: bool,
-    /// Whether a fetch of it has failed since all were requested.
+    /// Whether a fetch of it has failed since all were requested, and none is under way.
     pub(crate) has_fallen_short: bool,
 }
 
@@ -152,7 +158,7 @@ impl Peers {
                 machine.request_fetch(now);
             }
         }
-        (machine.heard, machine.last) = (now, envelope.number);
+        (machine.heard, machine.last, machine.leaves) = (now, envelope.number, envelope.leaves);
         Ok(())
     }
 
@@ -167,7 +173,7 @@ impl Peers {
     pub(crate) fn request_all(&self, now: Instant) {
         for machine in self.lock().machines.values_mut() {
             machine.request_fetch(now);
-            machine.has_fallen_short = false;
+            (machine.has_fallen_short, machine.requested) = (false, now);
         }
     }
 
@@ -178,7 +184,7 @@ impl Peers {
         let joining = present.map(|(name, machine)| Joining {
             machine: name.clone(),
             is_whole: machine.is_whole,
-            has_fallen_short: machine.has_fallen_short,
+            has_fallen_short: machine.has_fallen_short && !matches!(machine.fetch, Fetch::Running { .. }),
         });
         joining.collect()
     }
@@ -225,6 +231,13 @@ impl Peers {
         living.collect()
     }
 
+    /// The machines that are present and do not leave, and their runs.
+    pub(crate) fn staying(&self, now: Instant) -> Vec<(String, u64)> {
+        let state = self.lock();
+        let staying = state.machines.iter().filter(|(_, machine)| machine.is_present(now) && !machine.leaves);
+        staying.map(|(name, machine)| (name.clone(), machine.run)).collect()
+    }
+
     /// A fetch ended, and all has come or not.
     pub(crate) fn finish_fetch(&self, name: &str, is_complete: bool, now: Instant) {
         let refresh = self.refresh;
@@ -238,7 +251,7 @@ impl Peers {
         if is_complete && !is_due_again {
             (machine.fetched, machine.is_whole) = (Some(since), true);
         }
-        machine.has_fallen_short |= !is_complete || is_due_again;
+        machine.has_fallen_short |= since >= machine.requested && (!is_complete || is_due_again);
         machine.fetches += u64::from(is_complete);
         machine.failed_fetches += u64::from(!is_complete);
         machine.fetch = Fetch::Due(match (is_complete, is_due_again) {
@@ -334,7 +347,7 @@ mod tests {
     const REFRESH: Duration = Duration::from_secs(45);
 
     fn changes(run: u64, number: u64) -> Envelope {
-        Envelope { kind: Kind::Changes, run, number }
+        Envelope { kind: Kind::Changes, run, number, leaves: false }
     }
 
     /// Peers of m1, which has fetched all of m2 up to batch 7.
@@ -445,6 +458,37 @@ mod tests {
         assert_eq!(peers.begin_fetches(now + RETRY_AFTER), ["m2"]);
         peers.finish_fetch("m2", false, now);
         assert!(peers.begin_fetches(now + ABSENT_AFTER).is_empty());
+    }
+
+    #[test]
+    fn a_machine_falls_short_by_a_fetch_that_began_after_all_were_requested_and_until_it_is_fetched_again() {
+        let now = Instant::now();
+        let later = |seconds| now + Duration::from_secs(seconds);
+        let peers = peers(now);
+        let falls_short = |at| peers.joining(at)[0].has_fallen_short;
+        assert_eq!(peers.begin_fetches(later(2)), Vec::<String>::new());
+        peers.request_all(later(2));
+        assert_eq!(peers.begin_fetches(later(2)), ["m2"]);
+        // The router is started again.
+        peers.request_all(later(3));
+        peers.finish_fetch("m2", false, later(4));
+        assert!(!falls_short(later(4)), "that was for the router before");
+        assert_eq!(peers.begin_fetches(later(4) + RETRY_AFTER), Vec::<String>::new(), "it is silent");
+        peers.note_changes("m2", &changes(1, 8), later(5)).unwrap();
+        assert_eq!(peers.begin_fetches(later(5)), ["m2"]);
+        peers.finish_fetch("m2", false, later(5));
+        assert!(falls_short(later(5)));
+        assert_eq!(peers.begin_fetches(later(6)), ["m2"]);
+        assert!(!falls_short(later(6)), "it may bring all");
+    }
+
+    #[test]
+    fn a_machine_that_leaves_is_present_and_takes_nothing_over() {
+        let now = Instant::now();
+        let peers = peers(now);
+        assert_eq!(peers.staying(now), [("m2".to_string(), 1)]);
+        peers.note_changes("m2", &Envelope { leaves: true, ..changes(1, 8) }, now).unwrap();
+        assert_eq!((peers.staying(now).len(), peers.living(now).len()), (0, 1));
     }
 
     #[test]

@@ -140,11 +140,15 @@ impl Connection {
     }
 
     fn is_readable(&self, limit: Duration) -> Result<bool> {
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&limit)) {
-            Ok(count) => Ok(count > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(error) => bail!(error),
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&left)) {
+                Ok(count) => return Ok(count > 0),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => bail!(error),
+            }
         }
     }
 }

@@ -14,6 +14,8 @@ use crate::service_address::ServiceAddress;
 
 pub(crate) struct Addresses {
     device: String,
+    /// The interface when this machine was last announced.
+    index: Option<u32>,
     addresses: Vec<ServiceAddress>,
     rtnetlink: Rtnetlink,
     outcome: Option<Result<()>>,
@@ -30,34 +32,45 @@ impl Addresses {
             !refusal.is_some_and(|refusal| is_errno(&refusal, &[Errno::PERM, Errno::ACCESS])),
             "can't change addresses of '{device}': run as root or with CAP_NET_ADMIN"
         );
-        Ok(Addresses { device: device.to_string(), addresses, rtnetlink, outcome: None })
+        Ok(Addresses { device: device.to_string(), index: None, addresses, rtnetlink, outcome: None })
     }
 
+    /// Adds all that it can.
     fn announce(&mut self) -> Result<()> {
         let index = find_device(&self.device)?;
+        self.index = Some(index);
         let there = self.rtnetlink.addresses().context("can't list addresses")?;
-        for ServiceAddress { address, len } in self.addresses.clone() {
-            let is_there = there.iter().any(|one| (one.link, one.address, one.len) == (index, address, len));
-            if !is_there {
-                let added = self.rtnetlink.add_address(index, address, len);
-                added.with_context(|| format!("can't add {address}/{len} to {}", self.device))?;
-            }
+        let is_missing = |wanted: &ServiceAddress| {
+            let ServiceAddress { address, len } = *wanted;
+            !there.iter().any(|one| (one.index, one.address, one.length) == (index, address, len))
+        };
+        let missing: Vec<_> = self.addresses.iter().copied().filter(is_missing).collect();
+        let mut result = Ok(());
+        for ServiceAddress { address, len } in missing {
+            let added = self.rtnetlink.add_address(index, address, len);
+            let added = added.with_context(|| format!("can't add {address}/{len} to {}", self.device));
+            result = result.and(added);
         }
-        Ok(())
+        result
     }
 
-    /// Deletes all that it can.
+    /// Deletes all that it can, also from the interface that had the name when this machine was announced.
     fn withdraw(&mut self) -> Result<()> {
-        // An interface that is gone has no addresses.
-        let Ok(index) = find_device(&self.device) else { return Ok(()) };
+        let now = match find_device(&self.device) {
+            Err(error) if error.downcast_ref() == Some(&Errno::NODEV) => None,
+            found => Some(found?),
+        };
+        let before = self.index.filter(|index| Some(*index) != now);
         let mut result = Ok(());
-        for ServiceAddress { address, len } in self.addresses.clone() {
-            let deleted = self.rtnetlink.delete_address(index, address, len);
-            if let Err(error) = deleted
-                && !is_errno(&error, &[Errno::ADDRNOTAVAIL, Errno::NODEV])
-            {
-                let what = format!("can't delete {address}/{len} from {}", self.device);
-                result = Err(anyhow::Error::new(error).context(what));
+        for index in now.into_iter().chain(before) {
+            for ServiceAddress { address, len } in self.addresses.clone() {
+                let deleted = self.rtnetlink.delete_address(index, address, len);
+                if let Err(error) = deleted
+                    && !is_errno(&error, &[Errno::ADDRNOTAVAIL, Errno::NODEV])
+                {
+                    let what = format!("can't delete {address}/{len} from {}", self.device);
+                    result = result.and(Err(anyhow::Error::new(error).context(what)));
+                }
             }
         }
         result

@@ -86,7 +86,7 @@ impl Driver {
         let is_announced = self.wanted == Wanted::Announced;
         match self.actuator.begin(is_announced, now) {
             Ok(()) => self.step = Step::UnderWay { is_announced },
-            Err(error) => self.fail(&error, now),
+            Err(error) => self.fail(is_announced, &error, now),
         }
     }
 
@@ -99,14 +99,14 @@ impl Driver {
                 let is_wanted = is_announced == (self.wanted == Wanted::Announced);
                 self.step = if is_wanted { Step::Done(now) } else { Step::Begin };
             }
-            Some(Err(error)) => self.fail(&error, now),
+            Some(Err(error)) => self.fail(is_announced, &error, now),
         }
     }
 
-    fn fail(&mut self, error: &anyhow::Error, now: Instant) {
+    fn fail(&mut self, is_announced: bool, error: &anyhow::Error, now: Instant) {
         let failure = format!("{error:#}");
         if self.failure.as_ref() != Some(&failure) {
-            let what = if self.wanted == Wanted::Announced { "announce" } else { "withdraw" };
+            let what = if is_announced { "announce" } else { "withdraw" };
             eprintln!("artery-fleet: can't {what} this machine, and tries again: {failure}");
         }
         (self.failure, self.step) = (Some(failure), Step::Failed(now));

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::peers::Joining;
 use crate::probe::RouterHealth;
 
-/// How long the router may take to answer for the first time. Then what an earlier process left is withdrawn.
+/// How long the router may take at least to answer for the first time. Then what an earlier process left is
+/// withdrawn.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 /// How long a router that failed must answer again without a gap, so that one that fails over and over does
 /// not move flows each time.
@@ -75,12 +76,17 @@ pub(crate) struct Decider {
     joined: Option<Instant>,
     has_answered: bool,
     has_failed: bool,
+    first_answer: Duration,
     peer_wait: Duration,
     settle: Duration,
 }
 
 impl Decider {
-    pub(crate) fn new(peer_wait: Duration, settle: Duration, now: Instant) -> Decider {
+    pub(crate) fn new(
+        router_timeout: Duration,
+        (peer_wait, settle): (Duration, Duration),
+        now: Instant,
+    ) -> Decider {
         Decider {
             state: State::Waiting(Lack::Router),
             since: now,
@@ -89,6 +95,7 @@ impl Decider {
             joined: None,
             has_answered: false,
             has_failed: false,
+            first_answer: router_timeout.max(FIRST_ANSWER),
             peer_wait,
             settle,
         }
@@ -141,7 +148,7 @@ impl Decider {
         self.joined = None;
         let is_first = !self.has_answered && !self.has_failed;
         let may_come = matches!(health, RouterHealth::NotYetAsked | RouterHealth::DoesNotAnswer);
-        if is_first && may_come && now.duration_since(self.started) < FIRST_ANSWER {
+        if is_first && may_come && now.duration_since(self.started) < self.first_answer {
             return;
         }
         self.has_failed = true;

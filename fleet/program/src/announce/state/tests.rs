@@ -18,7 +18,7 @@ impl Bench {
     fn new() -> Bench {
         let now = Instant::now();
         Bench {
-            decider: Decider::new(PEER_WAIT, SETTLE, now),
+            decider: Decider::new(Duration::from_millis(250), (PEER_WAIT, SETTLE), now),
             now,
             router: RouterHealth::NotYetAsked,
             peers: Vec::new(),
@@ -185,4 +185,15 @@ fn a_leaver_withdraws_waits_for_the_network_and_hands_over_whatever_its_router_d
         (bench.text().as_str(), bench.decider.wanted()),
         ("draining: handing over", Wanted::Withdrawn)
     );
+}
+
+#[test]
+fn what_an_earlier_process_left_stays_while_a_router_may_be_silent() {
+    let mut bench = Bench::new();
+    bench.decider = Decider::new(Duration::from_secs(5), (PEER_WAIT, SETTLE), bench.now);
+    bench.router = RouterHealth::DoesNotAnswer;
+    bench.step(4999);
+    assert_eq!(bench.decider.wanted(), Wanted::AsItIs);
+    bench.step(1);
+    assert_eq!(bench.decider.wanted(), Wanted::Withdrawn);
 }
