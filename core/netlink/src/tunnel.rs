@@ -153,14 +153,6 @@ impl IpTunnel {
             option,
         })
     }
-
-    /// Bytes of its headers.
-    pub fn header_length(&self) -> u32 {
-        match self.protocol {
-            TunnelProtocol::Gre => 24,
-            TunnelProtocol::Ipip => 20,
-        }
-    }
 }
 
 fn address(data: &Attributes<'_>, number: u16) -> Ipv4Addr {

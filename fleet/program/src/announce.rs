@@ -122,9 +122,7 @@ impl AnnouncementReport {
         let AnnouncementReport { explanation, state_ms, withdrawals, .. } = self;
         let failure = self.failure.as_ref().map(|failure| format!("; {failure}")).unwrap_or_default();
         let seconds = state_ms / 1000;
-        format!(
-            "{explanation} ({seconds} s); the router failed {withdrawals} times while it was announced{failure}"
-        )
+        format!("{explanation} ({seconds} s); the router failed {withdrawals} times while announced{failure}")
     }
 }
 

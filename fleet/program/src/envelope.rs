@@ -5,8 +5,8 @@ const MAGIC: [u8; 4] = *b"ARTB";
 const VERSION: u16 = 1;
 const LENGTH: usize = 24;
 
-/// Numbers are big-endian: magic (4), version (2), kind (1), run (8), number (8), whether the sender leaves (1).
-/// Bytes after them are skipped: later versions may add fields.
+/// Numbers are big-endian: magic (4), version (2), kind (1), run (8), number (8), whether the sender leaves
+/// (1). Bytes after them are skipped: later versions may add fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) kind: Kind,

@@ -28,7 +28,8 @@ pub(crate) async fn answer<W: AsyncWrite + Unpin>(
 ) -> std::io::Result<()> {
     let (configured, stays) = (local.config.peers.len(), local.peers.staying(Instant::now()).len());
     if configured > 0 && stays == 0 && !is_alone && !local.announcement.is_leaving() {
-        let why = "no peer is present that stays and could take over; with --without-peers this machine leaves all the same";
+        let why = "no peer is present that stays and could take over; with --without-peers this machine \
+                   leaves all the same";
         return stream.write_all(format!("{REFUSED}{why}\n").as_bytes()).await;
     }
     let mut reports = local.announcement.reports();

@@ -254,7 +254,7 @@ pub(crate) fn survey_in_steps(ports: &[Port], after_step: impl Fn()) -> Vec<Bloc
         &|| offloads::find_blockers(ports),
         &|| or_unreadable("the interfaces", links::guards(with_below)),
         &|| or_unreadable("nftables", nftables::guards(with_below)),
-        &iptables::guards,
+        &|| iptables::guards(ports),
         &|| or_unreadable("the virtual servers", virtual_servers::find_blockers()),
         &|| or_unreadable("the hooks of netfilter", hooks::guards()),
         &|| or_unreadable("the queueing and filters of tc", traffic_control::guards(with_below)),
@@ -278,6 +278,17 @@ pub(crate) fn routed_ports(ports: &[Port]) -> Vec<Port> {
 /// A number of things, in words.
 fn count_things(number: u32, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What keeps packets of IPv4 of the machine, at each tunnel among these ports: outer packets are such,
+/// whatever the family of those within.
+fn at_tunnels(guards: &[Blocker], ports: &[Port]) -> Vec<Blocker> {
+    let tunnels = ports.iter().filter(|port| port.is_tunnel);
+    let at = |guard: &Blocker, tunnel: &Port| Blocker {
+        family: None,
+        ..guard.clone().at_port(tunnel.index, Direction::Out)
+    };
+    tunnels.flat_map(|tunnel| guards.iter().map(move |guard| at(guard, tunnel))).collect()
 }
 
 #[cfg(test)]

@@ -43,6 +43,10 @@ impl DeliveryWatch {
     fn takes_nothing(&mut self, now: Instant, link: u32, counted: Deliveries) -> bool {
         let fresh = || Window { began: now, sent: counted.sent, dropped: counted.dropped };
         let window = self.windows.entry(link).or_insert_with(fresh);
+        if counted.sent < window.sent {
+            // A tunnel leaves by another port now, with all that it has sent.
+            *window = fresh();
+        }
         let sent = counted.sent.saturating_sub(window.sent);
         let dropped = counted.dropped.saturating_sub(window.dropped);
         let underway = (sent / 20).min(MOST_UNDERWAY);
@@ -86,5 +90,18 @@ mod tests {
             "it is overloaded"
         );
         assert!(!takes_nothing(&[(0, 0), (0, 0), (0, 0)]), "nothing was sent");
+    }
+
+    #[test]
+    fn a_port_that_a_tunnel_has_left_is_not_one_that_takes_nothing() {
+        let (mut deliveries, start) = (DeliveryWatch::default(), Instant::now());
+        let mut takes_nothing = |number, sent, dropped| {
+            let now = start + INTERVAL * number;
+            !deliveries.ports_that_take_nothing(now, vec![(7, Deliveries { sent, dropped })]).is_empty()
+        };
+        // The tunnel had sent a million.
+        for (number, (sent, dropped)) in [(1_000_000, 0), (5, 2), (8, 2), (11, 2)].into_iter().enumerate() {
+            assert!(!takes_nothing(number as u32, sent, dropped), "{number}");
+        }
     }
 }

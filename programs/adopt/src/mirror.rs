@@ -106,6 +106,11 @@ impl Mirror {
         self.rules4.reasons.iter().chain(&self.rules6.reasons)
     }
 
+    /// The rules for packets of IPv4, in the order in which they are asked.
+    pub fn ipv4_rules(&self) -> &[Rule] {
+        &self.rules4.rules
+    }
+
     /// Whether the kernel forwards packets of a family that come in by an interface.
     pub fn forwards(&self, family: Family, link: u32) -> bool {
         self.world.forwards(family, link)

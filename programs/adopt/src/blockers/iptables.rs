@@ -3,7 +3,7 @@
 //! The kernel names its tables in a file; `iptables-legacy-save` prints their contents, and changes nothing.
 //! Without that program a table that exists keeps its family's traffic.
 use super::tracking::Tracks;
-use super::{Blocker, BlockerKind, Family, STAYS_TRANSLATED, count_things, sysctl};
+use super::{Blocker, BlockerKind, Family, Port, STAYS_TRANSLATED, at_tunnels, count_things, sysctl};
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -37,17 +37,12 @@ const CHAINS: [&str; 3] = ["PREROUTING", "FORWARD", "POSTROUTING"];
 /// Chains that packets of the machine come to.
 const CHAINS_OF_MACHINE: [&str; 2] = ["INPUT", "OUTPUT"];
 
-/// What keeps all traffic of a family.
-pub(super) fn guards() -> Vec<Blocker> {
-    PLACES.iter().flat_map(|place| of_family(place, &CHAINS)).collect()
+/// What keeps all traffic of a family, and of the tunnels among these ports.
+pub(super) fn guards(ports: &[Port]) -> Vec<Blocker> {
+    PLACES.iter().flat_map(|place| of_family(place, ports)).collect()
 }
 
-/// Chains that packets of IPv4 from and to the machine pass through.
-pub(super) fn of_machine() -> Vec<Blocker> {
-    of_family(&PLACES[0], &CHAINS_OF_MACHINE)
-}
-
-fn of_family(place: &FamilyNames, chains: &[&str]) -> Vec<Blocker> {
+fn of_family(place: &FamilyNames, ports: &[Port]) -> Vec<Blocker> {
     let tables = match std::fs::read_to_string(place.names) {
         // Kernels without them, and those whose module is not loaded.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
@@ -60,11 +55,15 @@ fn of_family(place: &FamilyNames, chains: &[&str]) -> Vec<Blocker> {
         return Vec::new();
     }
     let has_connections = !matches!(sysctl::number("netfilter/nf_conntrack_count"), Ok(None | Some(0)));
-    let guards = match run_save(place.program) {
-        Ok(text) => of_rules(place, chains, &text, has_connections),
-        Err(why) => unreadable_tables(place, &tables, &why),
+    let (guards, of_machine) = match run_save(place.program) {
+        Ok(text) => {
+            let of = |chains| of_rules(place, chains, &text, has_connections);
+            (of(&CHAINS), if place.family == Family::V4 { of(&CHAINS_OF_MACHINE) } else { Vec::new() })
+        }
+        Err(why) => (unreadable_tables(place, &tables, &why), Vec::new()),
     };
-    guards.into_iter().map(|guard| guard.for_family(place.family)).collect()
+    let guards = guards.into_iter().map(|guard| guard.for_family(place.family));
+    guards.chain(at_tunnels(&of_machine, ports)).collect()
 }
 
 /// Targets that established connections do not go past: what they do is not in the kernel's entry of a

@@ -1,7 +1,7 @@
 //! What packets of tunnels need the kernel for: options of a tunnel, all that arrives, and rules for packets
 //! of the machine itself, which outer packets are.
 use super::links::find_tunnels;
-use super::{Blocker, BlockerKind, Direction, Family, Port, hooks, iptables, nftables};
+use super::{Blocker, BlockerKind, Direction, Family, Port, at_tunnels, hooks, nftables};
 use artery_netlink::{IpTunnel, TunnelProtocol};
 use std::io;
 
@@ -13,10 +13,8 @@ pub(super) fn find_blockers(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     }
     let mut found: Vec<Blocker> = tunnels.iter().flat_map(|(port, tunnel)| of_tunnel(port, tunnel)).collect();
     // Where connections are tracked, what arrives may be let in for what left.
-    let of_machine = nftables::of_machine()?.into_iter().chain(iptables::of_machine());
-    for guard in of_machine.chain(hooks::of_machine()?) {
-        found.extend(tunnels.iter().map(|(port, _)| at(&guard, port)));
-    }
+    let guards: Vec<Blocker> = nftables::of_machine()?.into_iter().chain(hooks::of_machine()?).collect();
+    found.extend(at_tunnels(&guards, ports));
     Ok(found)
 }
 
@@ -25,12 +23,7 @@ pub(super) fn find_polled(ports: &[Port]) -> Vec<Blocker> {
     if ports.iter().all(|port| !port.is_tunnel) {
         return Vec::new();
     }
-    iptables::of_machine().into_iter().chain(hooks::of_machine().unwrap_or_default()).collect()
-}
-
-/// Outer packets are of IPv4, whatever the family of those within.
-fn at(guard: &Blocker, tunnel: &Port) -> Blocker {
-    Blocker { family: None, ..guard.clone().at_port(tunnel.index, Direction::Out) }
+    hooks::of_machine().unwrap_or_default()
 }
 
 fn of_tunnel(port: &Port, tunnel: &IpTunnel) -> Vec<Blocker> {

@@ -97,7 +97,7 @@ fn polled(ports: &[Port]) -> Vec<Blocker> {
     let routed = &super::routed_ports(ports);
     let mut guards = sysctl::guards(routed);
     guards.extend(offloads::find_polled(ports));
-    guards.extend(iptables::guards());
+    guards.extend(iptables::guards(ports));
     guards.extend(
         virtual_servers::find_blockers().unwrap_or_else(|error| vec![Blocker::unreadable("IPVS", &error)]),
     );

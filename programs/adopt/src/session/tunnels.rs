@@ -5,7 +5,7 @@
 use super::{Error, Session};
 use crate::blockers::{Blocker, Port};
 use crate::fast::{self, TunnelRoute, Withheld};
-use crate::kernel::{Family, IpTunnel, Link};
+use crate::kernel::{Family, IpTunnel, Link, Rule, Selectors};
 use crate::mirror::RouteCondition;
 use artery_netlink::build::attribute;
 use artery_netlink::request::{self as netlink, Attributes};
@@ -30,8 +30,8 @@ const ENCAPSULATION: u16 = 22;
 /// Of the metrics: which are locked, by bits, and the MTU.
 const LOCKED: u16 = 1;
 const MTU: u16 = 2;
-/// The bits of a type of service that routes may be chosen by.
-const ROUTED_TOS: u8 = 0x1c;
+/// The bits of a type of service that routes may be chosen by: all but ECN. Older kernels take fewer.
+const ROUTED_TOS: u8 = 0xfc;
 
 impl Session {
     /// Asks the kernel again how outer packets of tunnels leave.
@@ -51,17 +51,17 @@ impl Session {
         Ok(())
     }
 
-    /// Whether all packets of a tunnel leave by the same route. Where it has their type of service, rules and
-    /// routes may choose by that.
+    /// Whether all packets of a tunnel leave by the same route, and the kernel answers with that. It takes no
+    /// protocol but TCP, UDP and ICMP in a question, so rules that choose by protocol, port or user would
+    /// answer for other packets, as those that choose by what each packet within has.
     fn is_route_known(&self, tunnel: &IpTunnel) -> bool {
         let mirror = self.driver.mirror();
+        let inherits = tunnel.tos & fast::INHERITED_TOS != 0;
         let is_by_tos = |condition: &RouteCondition| *condition == RouteCondition::TypeOfService;
-        let has_rules = || mirror.exclusion_reasons().any(|reason| reason.family == Family::V4);
-        let has_routes = || {
-            let mut prefixes = mirror.excluded_prefixes();
-            prefixes.any(|one| one.family == Family::V4 && is_by_tos(&one.condition))
-        };
-        tunnel.tos & fast::INHERITED_TOS == 0 || !has_rules() && !has_routes()
+        let mut prefixes = mirror.excluded_prefixes();
+        let has_routes = prefixes.any(|one| one.family == Family::V4 && is_by_tos(&one.condition));
+        let is_certain = |rule: &Rule| can_be_asked(&rule.selectors, tunnel.tos);
+        mirror.ipv4_rules().iter().all(is_certain) && !(inherits && has_routes)
     }
 
     /// The MTU of a route is that of its interface where the kernel says none.
@@ -84,6 +84,21 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether a question for a route can have all that a rule chooses outer packets by, of a tunnel with this
+/// type of service. A tunnel that inherits it may also be sent by tables that only rules for the machine
+/// lead to.
+fn can_be_asked(rule: &Selectors, tos: u8) -> bool {
+    let Selectors { protocol, source_ports, destination_ports, users, others, .. } = rule;
+    let is_by_more = protocol.is_some()
+        || source_ports.is_some()
+        || destination_ports.is_some()
+        || users.is_some()
+        || !others.is_empty();
+    let is_by_tos = rule.tos.is_some() && tos != 0;
+    let is_of_machine = rule.input.as_deref() == Some("lo") && tos & fast::INHERITED_TOS != 0;
+    !(is_by_more || is_by_tos || is_of_machine)
 }
 
 /// Asks the kernel for the route of outer packets of a tunnel; none where it has none, or where a packet
@@ -166,6 +181,19 @@ mod tests {
         let locked = attribute(METRICS, &[number(MTU, 500), number(LOCKED, 1 << MTU)].concat());
         assert_eq!(route(UNICAST, &[locked]), None);
         assert_eq!(route(UNICAST, &[attribute(ENCAPSULATION, &[])]), None);
+    }
+
+    #[test]
+    fn rules_that_a_question_can_not_have_leave_the_route_unknown() {
+        let plain = Selectors { to: Some((TUNNEL.remote.into(), 32)), ..Selectors::default() };
+        assert!([0, 0x48, fast::INHERITED_TOS].iter().all(|tos| can_be_asked(&plain, *tos)));
+        let gre = Selectors { protocol: Some(47), input: Some("lo".to_string()), ..plain.clone() };
+        let dscp = Selectors { others: vec![(25, vec![18])], ..plain.clone() };
+        assert!(!can_be_asked(&gre, 0) && !can_be_asked(&dscp, 0));
+        let tos = Selectors { tos: Some(0x10), ..plain.clone() };
+        assert_eq!([0, 0x48, fast::INHERITED_TOS].map(|of| can_be_asked(&tos, of)), [true, false, false]);
+        let machine = Selectors { input: Some("lo".to_string()), ..plain };
+        assert_eq!([0, fast::INHERITED_TOS].map(|of| can_be_asked(&machine, of)), [true, false]);
     }
 
     #[test]

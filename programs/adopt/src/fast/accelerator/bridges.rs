@@ -215,7 +215,8 @@ impl Accelerator {
             |member: u32| self.attached.get(&member).map_or(0, |it| self.memory.dropped_frames(it.port));
         let deliveries = |(bridge, number): (&u32, &u32)| {
             let dropped = self.bridges.members(*bridge).map(dropped_at).sum();
-            (*bridge, Deliveries { sent: self.memory.sent_frames(*number), dropped })
+            let sent = self.memory.sent_frames(*number) + self.sent_by_tunnels(*bridge);
+            (*bridge, Deliveries { sent, dropped })
         };
         self.bridges.numbers.iter().map(deliveries).collect()
     }

@@ -1,6 +1,6 @@
 //! Adopted tunnels: interfaces without a program, whose packets leave by another port behind one more header.
 use super::super::hops::TunnelExit;
-use super::super::layout::TunnelHeader;
+use super::super::layout::{TunnelHeader, header_length};
 use super::{Accelerator, Error, RoutedPort};
 use crate::kernel::{IpTunnel, Link, LinkKind};
 use artery_wire::EtherAddr;
@@ -38,7 +38,7 @@ impl AdoptedTunnel {
             ttl: tunnel.ttl,
             tos: tunnel.tos,
         };
-        let mtu = self.mtu.min(route.mtu.saturating_sub(tunnel.header_length()));
+        let mtu = self.mtu.min(route.mtu.saturating_sub(header_length(tunnel.protocol) as u32));
         Some(TunnelExit { neighbor: route.neighbor, header, mtu, port: self.port })
     }
 }

@@ -20,9 +20,9 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     if let Some(host_port) = w.host_port {
         return write_to_host_port(w, host_port);
     }
-    copy::write_forwarded(w);
-    if w.has_tunnels() {
-        tunnel::write(w);
+    match w.has_tunnels() {
+        true => tunnel::write(w),
+        false => copy::write_forwarded(w),
     }
     count::write_forwarded(w);
     w.a.place(w.counted);

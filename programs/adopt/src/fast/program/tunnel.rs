@@ -29,10 +29,10 @@ const LONGEST: i32 = 0xffff;
 const DONT_FRAGMENT: u16 = 0x4000;
 const VERSION_AND_LENGTH: i32 = 0x45;
 
-/// Goes on behind it with all frames that are to leave. [`Slot::Tunnel`] has the bytes of the new header, or
-/// 0, and `R9` is where the packet begins that came.
+/// Copies frames that are to leave as they came, and goes on with all of them. [`Slot::Tunnel`] has the bytes
+/// of the new header, or 0, and `R9` is where the packet begins that came.
 pub(super) fn write(w: &mut ProgramWriter<'_>) {
-    let (plain, gre) = (w.a.label(), w.a.label());
+    let (plain, gre, is_done) = (w.a.label(), w.a.label(), w.a.label());
     w.store_number(Slot::Tunnel, 0);
     if w.at == ProgramHook::Tc {
         w.load_slot(R1, Slot::Context);
@@ -43,15 +43,19 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     w.a.jump_if(Equal, R1, 0, plain);
     point_to_record(w);
     check_packet(w);
+    copy::write_forwarded(w);
     cut_padding(w);
     w.load_slot(R2, Slot::Record);
     w.a.load(Size::Byte, R1, R2, OPTIONS);
     w.a.jump_if(Equal, R1, i32::from(protocol_number(TunnelProtocol::Gre)), gre);
     put_header(w, TunnelProtocol::Ipip);
-    w.a.jump(plain);
+    w.a.jump(is_done);
     w.a.place(gre);
     put_header(w, TunnelProtocol::Gre);
+    w.a.jump(is_done);
     w.a.place(plain);
+    copy::write_forwarded(w);
+    w.a.place(is_done);
 }
 
 /// Leaves multi-buffer frames for a tunnel to the kernel.
@@ -185,8 +189,8 @@ fn find_packet(w: &mut ProgramWriter<'_>, length: i32) {
     w.a.jump_if(Above, R2, R8, w.lost);
 }
 
-/// Writes what depends on the packet, in `length` bytes in front of it; `R0` is its identification, which
-/// fragments will not have.
+/// Writes what depends on the packet, in `length` bytes in front of it; `R0` is a random
+/// identification; DF is set, so nothing is put together by it.
 fn write_options(w: &mut ProgramWriter<'_>, length: i16, protocol: TunnelProtocol) {
     w.a.store(Size::Half, R9, 4 - length, R0);
     w.load_slot(R5, Slot::Record);

@@ -61,8 +61,8 @@ fn into_tunnels_the_program_puts_the_header_that_the_decision_says() {
         return;
     }
     let (mut tunnelled, mut plain) = ([0; 2], 0);
-    for seed in 0..2 {
-        let rig = Rig::with_tunnels(seed, false);
+    for (seed, has_flows) in [(0, false), (1, false), (2, true)] {
+        let rig = Rig::with_tunnels(seed, has_flows);
         let (mut random, mut reader) = (Random(700 + seed), rig.domain.reader());
         let tables = rig.tables();
         let mut expected = Expected::default();
