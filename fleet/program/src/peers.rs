@@ -45,7 +45,7 @@ struct Machine {
     /// When all were requested.
     requested: Instant,
     heard: Instant,
-    /// Whether it leaves.
+    /// Said by its messages since it was asked to leave.
     leaves: bool,
     missed: u64,
     records: u64,

@@ -36,7 +36,7 @@ pub(crate) struct IpfixSettings {
     pub(crate) collector: SocketAddr,
     /// The address that messages come from, and the port, which is 0 for any.
     pub(crate) source: Option<SocketAddr>,
-    /// The observation domain.
+    /// The observation domain ID of every message (RFC 7011, section 3.1).
     pub(crate) domain: u32,
     /// After what time a flow that goes on is recorded.
     pub(crate) active: Duration,
@@ -132,7 +132,6 @@ impl ExportCounts {
 struct Running(std::sync::Mutex<Weak<ExportCounts>>);
 
 impl Exporter {
-    /// Opens the socket.
     pub(crate) fn open(settings: &IpfixSettings) -> anyhow::Result<Exporter> {
         let any: IpAddr = match settings.collector {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::peers::Joining;
 use crate::probe::RouterHealth;
 
-/// How long the router may take at least to answer for the first time. Then what an earlier process left is
-/// withdrawn.
+/// How long the router may take at least to answer for the first time, before what an earlier process left is
+/// withdrawn from the routing daemons.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 /// How long a router that failed must answer again without a gap, so that one that fails over and over does
 /// not move flows each time.

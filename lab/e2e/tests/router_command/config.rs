@@ -282,7 +282,8 @@ fn ports_get_their_first_ipv6_and_lose_it_under_way() {
         let files = Files::new();
         let narrow = "port = [\n    \"eth0=10.0.1.1/24\",\n    \"eth1=10.0.2.1/24\",\n]\n";
         let (wide, narrow) = (files.write("wide.toml", PORT_LINES), files.write("narrow.toml", narrow));
-        let router = start_from(net, &narrow)?;
+        let mut router = start_on(&net.r, &[&narrow])?;
+        until_answered(&net.a, FAR[0], &mut router.process)?;
         for _ in 0..2 {
             router.say(&["apply", &wide])?;
             FAR.iter().try_for_each(|far| until(SOON, || Ok(net.a.ping(far, 1)?.received == 1)))?;
