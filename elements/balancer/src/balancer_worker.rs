@@ -435,6 +435,10 @@ impl Element for FlowBalancer {
     fn take_state(&mut self, old: &mut dyn Any, cx: &mut Context<'_>) {
         if let Some(old) = old.downcast_mut::<FlowBalancer>() {
             let now = cx.now().since_epoch();
+            self.shared.take_over(&old.shared, now);
+            if let (Some(checks), Some(old)) = (&mut self.checks, old.checks.take()) {
+                checks.take_over(old, &self.shared, now);
+            }
             let (ours, theirs) = (self.shared.balancer(), old.shared.balancer());
             let both = (ours.choice_at(cx.turn()), theirs.choice_at(cx.turn()));
             self.begin_accounts(now, cx);

@@ -30,6 +30,24 @@ struct MemberHealth {
     fault: Option<String>,
 }
 
+/// A member that is up or down by its check, unlike before.
+struct StateChange {
+    name: Arc<str>,
+    at: SocketAddr,
+    is_up: bool,
+    fault: String,
+}
+
+impl StateChange {
+    fn to_message(&self) -> String {
+        let StateChange { name, at, fault, .. } = self;
+        match self.is_up {
+            true => format!("{name} at {at} is up"),
+            false => format!("{name} at {at} is down: {fault}"),
+        }
+    }
+}
+
 impl HealthChecks {
     /// None of any member yet.
     pub(super) fn new(check: Check) -> Result<HealthChecks, NoProbe> {
@@ -44,6 +62,20 @@ impl HealthChecks {
         Ok(HealthChecks { check, kind, prober, members: patients, probes: asked, last_token: 0 })
     }
 
+    /// Goes on where the checks of a balancer end that this one replaces: members keep their state, and are
+    /// checked as this one says from their next probes on.
+    pub(super) fn take_over(&mut self, old: HealthChecks, shared: &SharedBalancer, now: Duration) {
+        let HealthChecks { prober, mut members, probes, last_token, .. } = old;
+        members.values_mut().for_each(|member| member.health.set_check(&self.check));
+        (self.prober, self.members, self.probes, self.last_token) = (prober, members, probes, last_token);
+        self.sync_members(shared, now);
+        let is_up = |member: &Member| match self.members.get(&member.name)?.health.state() {
+            State::Unproven => None,
+            state => Some(state == State::Up),
+        };
+        shared.lock_members().update_health(is_up, now);
+    }
+
     /// Becomes readable when there are probe answers.
     pub(super) fn prober_fd(&self) -> BorrowedFd<'_> {
         self.prober.as_fd()
@@ -53,17 +85,23 @@ impl HealthChecks {
     /// Returns when to call it again, and the messages to log.
     pub(super) fn run_checks(&mut self, shared: &SharedBalancer, now: Duration) -> (Duration, Vec<String>) {
         self.sync_members(shared, now);
-        let mut said = Vec::new();
+        let mut changes = Vec::new();
         let results: Vec<_> = self.prober.poll(now).collect();
         for (token, result) in results {
-            self.handle_result(token, result, shared, now, &mut said);
+            self.handle_result(token, result, &mut changes);
         }
         let names: Vec<_> = self.members.keys().cloned().collect();
         let mut next = now.saturating_add(LOOK);
         for name in names {
-            next = next.min(self.poll_member(&name, shared, now, &mut said));
+            next = next.min(self.poll_member(&name, now, &mut changes));
         }
-        (self.prober.due().map_or(next, |due| due.max(now).min(next)), said)
+        let by_name: HashMap<&str, bool> =
+            changes.iter().map(|change| (&*change.name, change.is_up)).collect();
+        if !changes.is_empty() {
+            shared.lock_members().update_health(|member| by_name.get(&*member.name).copied(), now);
+        }
+        let messages = changes.iter().map(StateChange::to_message).collect();
+        (self.prober.due().map_or(next, |due| due.max(now).min(next)), messages)
     }
 
     /// Adds new members, and removes those that are gone. Their first probes are spread over a period.
@@ -92,20 +130,15 @@ impl HealthChecks {
     }
 
     /// Polls a member's check until it waits; returns until when.
-    fn poll_member(
-        &mut self,
-        name: &Arc<str>,
-        shared: &SharedBalancer,
-        now: Duration,
-        said: &mut Vec<String>,
-    ) -> Duration {
+    fn poll_member(&mut self, name: &Arc<str>, now: Duration, changes: &mut Vec<StateChange>) -> Duration {
         loop {
             let Some(patient) = self.members.get_mut(name) else { return now.saturating_add(LOOK) };
             match patient.health.poll(now) {
                 Step::Wait(until) => return until,
                 Step::Changed(state) => {
                     let fault = patient.fault.get_or_insert_with(|| "no answer".into()).clone();
-                    said.extend(report_state(name, patient.to, state, &fault, shared, now));
+                    let (name, at, is_up) = (name.clone(), patient.to, state == State::Up);
+                    changes.push(StateChange { name, at, is_up, fault });
                 }
                 Step::Send(probe) => {
                     self.last_token += 1;
@@ -120,21 +153,14 @@ impl HealthChecks {
         }
     }
 
-    fn handle_result(
-        &mut self,
-        token: u64,
-        result: Result<(), ProbeError>,
-        shared: &SharedBalancer,
-        now: Duration,
-        said: &mut Vec<String>,
-    ) {
+    fn handle_result(&mut self, token: u64, result: Result<(), ProbeError>, changes: &mut Vec<StateChange>) {
         let Some((name, probe)) = self.probes.remove(&token) else { return };
         let Some(patient) = self.members.get_mut(&name) else { return };
         let has_passed = result.is_ok();
         patient.fault = result.err().map(|error| error.why.to_string());
         if let Some(state) = patient.health.record_result(probe, has_passed) {
             let fault = patient.fault.clone().unwrap_or_default();
-            said.extend(report_state(&name, patient.to, state, &fault, shared, now));
+            changes.push(StateChange { name, at: patient.to, is_up: state == State::Up, fault });
         }
     }
 }
@@ -143,21 +169,4 @@ impl HealthChecks {
 fn probe_address(member: &Member, shared: &SharedBalancer) -> SocketAddr {
     let port = member.port.or_else(|| shared.services.iter().find_map(|service| service.port));
     SocketAddr::new(member.address, port.unwrap_or(0))
-}
-
-/// Passes a member's state to the balancer, and returns a message for the log.
-fn report_state(
-    name: &str,
-    at: SocketAddr,
-    state: State,
-    fault: &str,
-    shared: &SharedBalancer,
-    now: Duration,
-) -> Option<String> {
-    // A member that was removed meanwhile has no state.
-    shared.lock_members().set_up(name, state == State::Up, now).ok()?;
-    Some(match state {
-        State::Up => format!("{name} at {at} is up"),
-        _ => format!("{name} at {at} is down: {fault}"),
-    })
 }

@@ -56,7 +56,11 @@ METHOD is `maglev[=SLOTS]`, `resilient[=BUCKETS]`, `hash`, `xor`, `per-packet`, 
 `least-loaded`. A member of weight 0 is drained: it keeps its flows and takes no new ones. What CHECK says is
 asked of every member, `tcp`, `http PATH [STATUS|FIRST-LAST]` or `ping`, then any of `every TIME`,
 `timeout TIME`, `fall N` and `rise N`; the host's own stack does the asking. A member that fails has its flows
-given to others until it is back; when all fail, all are taken for well.",
+given to others until it is back; when all fail, all are taken for well.
+
+One that takes the place of another in a new configuration (same name) keeps flows of members with the same
+name, address and port, and what checks found out about them. What handlers changed stays, too: weights and
+removed members where MEMBER is as before, and added members unless a MEMBER has their name now.",
     example: "\
 Idle -> b :: FlowBalancer(SERVICE 192.0.2.1:80 tcp, MEMBER web1 10.0.2.11, MEMBER web2 10.0.2.12 weight 2);
 b -> Discard; b[1] -> Discard;",

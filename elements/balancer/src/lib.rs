@@ -5,6 +5,7 @@ mod about;
 mod answers;
 mod arguments;
 mod balancer_worker;
+mod by_hand;
 mod checks;
 mod chooser;
 mod computed;

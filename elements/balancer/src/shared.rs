@@ -1,15 +1,17 @@
 //! State that the copies of a balancer on several workers share: its members, under a lock
 //! that no packet takes.
+use super::by_hand::{identity, keep_changes};
 use super::computed::AnswerRule;
 use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_engine::{ArgError, Args, HandlerError};
-use artery_flow::balance::{Balancer, Check, Choice, Member, Members, Method, Probe, Settings};
+use artery_flow::balance::{Balancer, Check, Choice, Member, MemberView, Members, Method, Probe, Settings};
 use artery_flow::{Flow4, FlowKey, Seed};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 /// The part of a balancer that its copies share.
@@ -23,8 +25,12 @@ pub(super) struct SharedBalancer {
     pub(super) nat: Option<NatFlows>,
     /// Of which other flows packets of members are answers.
     pub(super) answers: AnswerRule,
+    /// The members that the arguments name.
+    configured: Vec<Member>,
     members: Mutex<Members>,
     balancer: Balancer,
+    /// Done once what the balancer that this one replaces has was taken over.
+    has_taken_over: Once,
 }
 
 impl SharedBalancer {
@@ -49,12 +55,23 @@ impl SharedBalancer {
                 .map_err(|why| argument_error("MEMBER", text, why))?;
             list.push(member);
         }
+        let configured = list.clone();
         let members = members
             .with_members(list)
             .map_err(|(index, why)| argument_error("MEMBER", &texts[index], why))?;
         let seed = Seed::new([args.read("SEED")?, 0]);
         let balancer = members.balancer();
-        Ok(SharedBalancer { services, seed, check, nat, answers, members: Mutex::new(members), balancer })
+        Ok(SharedBalancer {
+            services,
+            seed,
+            check,
+            nat,
+            answers,
+            configured,
+            members: Mutex::new(members),
+            balancer,
+            has_taken_over: Once::new(),
+        })
     }
 
     /// A reader of the choice, for a worker.
@@ -77,11 +94,38 @@ impl SharedBalancer {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes over from the balancer that this one replaces which members are up, and what handlers changed in
+    /// it, as [`keep_changes`] says. Only the first call does anything: each copy may call it before it looks
+    /// at the members.
+    pub(super) fn take_over(&self, old: &SharedBalancer, now: Duration) {
+        self.has_taken_over.call_once(|| {
+            let views: Vec<MemberView> = old.lock_members().view_members().collect();
+            let running: Vec<Member> = views.iter().map(|view| (*view.member).clone()).collect();
+            let mut list = keep_changes(&self.configured, &old.configured, &running);
+            list.retain(|member| self.check_member(member).is_ok());
+            let mut members = self.lock_members();
+            // Too many in all for the method, which those of the arguments alone are not.
+            if members.replace_members(list, now).is_err() {
+                return;
+            }
+            if self.check.is_some() && old.check.is_some() {
+                let were_up: HashMap<_, bool> =
+                    views.iter().map(|view| (identity(&view.member), view.is_up)).collect();
+                members.update_health(|member| were_up.get(&identity(member)).copied(), now);
+            }
+        });
+    }
+
+    /// Whether this balancer could have the member.
+    fn check_member(&self, member: &Member) -> Result<(), String> {
+        check_family(member, &self.services)?;
+        check_probe_target(member, &self.services, self.check.as_ref())
+    }
+
     /// Adds a member, `NAME ADDRESS[:PORT] [weight N]`.
     pub(super) fn add_member(&self, text: &str, now: Duration) -> Result<(), HandlerError> {
         let member: Member = text.trim().parse().map_err(to_handler_error)?;
-        check_family(&member, &self.services).map_err(HandlerError::refused)?;
-        check_probe_target(&member, &self.services, self.check.as_ref()).map_err(HandlerError::refused)?;
+        self.check_member(&member).map_err(HandlerError::refused)?;
         self.lock_members().add_member(member, now).map(drop).map_err(to_handler_error)
     }
     /// Removes a member, `NAME`.

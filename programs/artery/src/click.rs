@@ -51,6 +51,7 @@ enum Wish {
 
 fn wish(name: &str, args: &[String]) -> Result<Wish, String> {
     let mut job = RunJob {
+        mode: "run",
         input: ConfigInput::Stdin,
         source: None,
         reading: Reading {

@@ -106,7 +106,7 @@ pub(crate) fn called() -> String {
 fn job(options: &RouterOptions, text: String, live: Arc<live::Live>) -> RunJob {
     let pflog = options.pflog.clone().unwrap_or_else(|| PFLOG.into());
     let job = running_job(text, live, &options.running, &options.report, pflog);
-    RunJob { exports: options.exports.clone(), ..job }
+    RunJob { mode: "router", exports: options.exports.clone(), ..job }
 }
 
 /// A router as the options describe it.

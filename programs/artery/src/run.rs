@@ -210,8 +210,8 @@ fn drive(
     let service = Service::new(handle.clone(), hotconfig, own);
     let control = Control::new(service, listeners.control.token(), job.control.idle);
     listeners.control.serve(&control, job.voice)?;
-    let measured = handle.clone();
-    listeners.metrics.serve(&Http(move || of_router(&measured)), job.voice)?;
+    let (measured, mode) = (handle.clone(), job.mode);
+    listeners.metrics.serve(&Http(move || of_router(&measured, mode)), job.voice)?;
     commands.run();
     start_watchdog(handle.clone())?;
     if manager.is_there() {

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// One run of a router.
 pub(crate) struct RunJob {
+    /// The command that started it, as metrics name it.
+    pub(crate) mode: &'static str,
     pub(crate) input: ConfigInput,
     /// What SIGHUP has read again; the input itself if none is given.
     pub(crate) source: Option<Arc<dyn ConfigurationSource>>,
@@ -54,6 +56,7 @@ impl RunJob {
         report: &ReportOptions,
     ) -> RunJob {
         RunJob {
+            mode: "run",
             input,
             source: None,
             reading,

@@ -4,7 +4,7 @@ use artery_engine::{Bench, DropReason, Resources};
 use artery_wire::build::{Ip4, ip4, ip6};
 use artery_wire::{Ipv4, Ipv6, Tcp, TcpFlags, Udp};
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -199,6 +199,21 @@ fn a_balancer_that_takes_the_place_of_another_keeps_flows_by_the_names_of_member
 }
 
 #[test]
+fn a_balancer_that_takes_the_place_of_another_keeps_what_handlers_changed() {
+    let mut old = bench(THREE);
+    for (handler, value) in [("weight", "a 0"), ("remove_member", "b"), ("add_member", "d 10.0.0.4")] {
+        old.write(handler, value).unwrap();
+    }
+    let before = open(&mut old, 1..101);
+    let mut new = Bench::setup(&CLASS, THREE).outputs(2).sharing_with(&old).as_replacement().build().unwrap();
+    new.take_state(&mut old);
+    assert_eq!(new.read("members", "").unwrap(), old.read("members", "").unwrap());
+    assert_eq!(moved(&before, &members(&mut new, 1..101, TcpFlags::ACK)), 0);
+    let added = open(&mut new, 101..201);
+    assert!(added.iter().all(|member| [3, 4].contains(&member.octets()[3])), "{added:?}");
+}
+
+#[test]
 fn flows_that_go_on_when_a_balancer_ends_are_recorded_unless_another_takes_them_over() {
     let resources = Arc::new(Resources::default());
     let export = resources.get::<FlowExport>();
@@ -301,7 +316,7 @@ fn await_members(bench: &mut Bench, expected: &[&str]) {
 
 #[test]
 fn a_member_that_does_not_answer_loses_its_flows_until_it_is_back() {
-    let [a, b] = [0; 2].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [a, b] = ["127.0.0.1:0", "127.0.0.2:0"].map(|at| std::net::TcpListener::bind(at).unwrap());
     let [at, away] = [&a, &b].map(|listener| listener.local_addr().unwrap());
     let mut bench = bench(&format!(
         "SERVICE 192.0.2.1:80 tcp, MEMBER a {at}, MEMBER b {away}, CHECK tcp every 1s fall 2 rise 1"
@@ -315,6 +330,24 @@ fn a_member_that_does_not_answer_loses_its_flows_until_it_is_back() {
         "{}",
         bench.stderr_text()
     );
+    let config = format!(
+        "SERVICE 192.0.2.1:80 tcp, MEMBER a {at}, MEMBER b {away}, CHECK tcp every 500ms fall 2 rise 1, SEED 1"
+    );
+    let mut old = bench;
+    let setup = Bench::setup(&CLASS, &config).outputs(2);
+    let mut bench = setup.sharing_with(&old).as_replacement().build().unwrap();
+    bench.take_state(&mut old);
+    let a_alone = open(&mut bench, 1..101);
+    assert!(
+        a_alone.iter().all(|member| IpAddr::V4(*member) == at.ip()),
+        "{}",
+        bench.read("members", "").unwrap()
+    );
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(20));
+        bench.advance_time(Duration::from_millis(250));
+    }
+    assert_eq!(bench.stderr_text(), "", "their states are known already");
     let b = std::net::TcpListener::bind(away).unwrap();
     await_members(&mut bench, &[&parts[0], &parts[1]]);
     assert!(bench.stderr_text().contains(&format!("b at {away} is up")), "{}", bench.stderr_text());

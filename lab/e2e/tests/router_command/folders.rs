@@ -167,6 +167,34 @@ fn a_reload_rereads_addresses_routes_and_rules_and_a_mistake_changes_nothing() {
 }
 
 #[test]
+fn ports_get_their_first_ipv6_addresses_by_a_reload() {
+    on_the_net("folder-first-ipv6", |net| {
+        let ipv4_only = |text: &str| -> String {
+            text.lines().filter(|line| !line.contains("inet6")).map(|line| format!("{line}\n")).collect()
+        };
+        let (em0, em1) = (ipv4_only(EM0), ipv4_only(EM1));
+        let folder = folder_with(&[
+            ("hostname.em0", em0.as_str()),
+            ("hostname.em1", em1.as_str()),
+            ("mygate", "10.0.2.2\n"),
+            ("pf.conf", "pass\n"),
+        ]);
+        let (etc, log) = (folder.path().display().to_string(), folder.path().join("pflog"));
+        let log = log.display().to_string();
+        let words = [&["up", "--etc", &etc, "--pflog", &log][..], &MAP].concat();
+        let mut router = Running::spawn(&net.r, words)?;
+        until_answered(&net.a, FAR[0], &mut router.process)?;
+        assert_eq!(net.a.ping(FAR[1], 1)?.received, 0);
+        for (name, text) in [("hostname.em0", EM0), ("hostname.em1", EM1), ("mygate", MYGATE)] {
+            write(&folder, name, text);
+        }
+        router.reload("the configuration was replaced")?;
+        FAR.iter().try_for_each(|far| until(SOON, || Ok(net.a.ping(far, 1)?.received == 1)))?;
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
 fn a_folder_makes_a_router_if_and_only_if_import_and_dry_run_refuse_nothing() {
     on_the_net("folder-judged", |net| {
         for (name, text, expected) in [

@@ -268,6 +268,30 @@ fn with_nat_checks_pass_and_the_servers_own_addresses_stay_reachable() {
     });
 }
 
+#[test]
+fn another_configuration_knows_which_servers_are_dead_and_which_are_drained() {
+    on_the_net("command-apply-members", |net| {
+        let _server = Server::start(&net.b, 80)?;
+        let options = ["--nat", "--check", "tcp every 100ms timeout 500ms", "--service"];
+        let service = "192.0.2.1:80=web1=10.0.2.2,web2=10.0.2.2:81,web3=10.0.2.2:80";
+        let router = Running::start(net, &[options.as_slice(), &[service]].concat())?;
+        let members = || router.say(&["handler", "service1.members"]);
+        until(SOON, || {
+            Ok(members()?.lines().zip(["up", "down", "up"]).all(|(line, state)| line.contains(state)))
+        })?;
+        router.say(&["handler", "service1.weight", "web3 0"])?;
+        router.say(&["handler", "service1.add_member", "web4 10.0.2.9:80"])?;
+        until(SOON, || Ok(members()?.matches(" down, ").count() == 2))?;
+        let (before, file) = (members()?, router.folder.path().join("r.toml"));
+        let config = router.say(&["show", "config"])? + "route = [\"10.9.0.0/16=10.0.2.2\"]\n";
+        std::fs::write(&file, config).unwrap();
+        router.say(&["apply", &file.display().to_string()])?;
+        assert_eq!(members()?, before);
+        assert!(router.say(&["show", "routes"])?.contains("10.9.0.0/16"));
+        end(router.process).map(drop)
+    });
+}
+
 /// Connections reach members by the services, and by the members' own addresses; so do datagrams, pings and
 /// the errors of ICMP.
 fn serves_and_is_reached_directly(net: &Net) -> Result<()> {

@@ -219,6 +219,7 @@ fn job(options: UpOptions, taken: Taken, plan: Plan, text: String) -> RunJob {
     let files = Files { options: options.clone(), taken: Arc::new(Mutex::new(taken)) };
     let pflog = options.pflog.clone().unwrap_or_else(|| PFLOG.into());
     let mut job = running_job(text, Arc::new(files), &options.running, &options.report, pflog);
+    job.mode = "up";
     map_devices(&options.map, &mut job.settings);
     let commands = plan.shell.into_iter().filter(|_| options.run_commands);
     job.commands = commands.map(|shell| (shell.place.to_string(), shell.text)).collect();

@@ -6,12 +6,12 @@ use artery_device::DELAY_BOUNDS;
 use artery_engine::graph::Counts;
 use artery_engine::{Handle, Plan};
 
-/// All metrics of a router.
-pub(crate) fn of_router(handle: &Handle) -> Result<String, String> {
+/// All metrics of a router that the command `mode` started.
+pub(crate) fn of_router(handle: &Handle, mode: &str) -> Result<String, String> {
     let mut text = Exposition::default();
     let version = crate::report::VERSION;
     text.family("artery_build_info", Kind::Gauge, "The program.");
-    text.sample("artery_build_info", &[("version", version), ("mode", "run")], 1);
+    text.sample("artery_build_info", &[("version", version), ("mode", mode)], 1);
     let ports = handle.read_handler("ports", "").map_err(|error| error.to_string())?;
     let ports = netstat::parse(&ports).unwrap_or_default();
     states_of(&ports, &mut text);

@@ -197,6 +197,19 @@ impl Members {
         Ok(())
     }
 
+    /// Says of all members at once whether their checks pass; None leaves one as it is. One choice is made.
+    pub fn update_health(&mut self, is_up: impl Fn(&Member) -> Option<bool>, now: Duration) {
+        let mut has_changed = false;
+        for seat in self.seats.iter_mut() {
+            let is_up = is_up(&seat.member).unwrap_or(seat.is_up);
+            has_changed |= seat.is_up != is_up;
+            seat.is_up = is_up;
+        }
+        if has_changed {
+            self.publish_choice(now);
+        }
+    }
+
     /// Changes the method. Members keep their health.
     pub fn update_settings(&mut self, settings: Settings, now: Duration) -> Result<(), BalanceError> {
         check_size(settings.method, self.seats.len())?;

@@ -70,6 +70,10 @@ impl Seats {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Seat> {
         self.by_name.values().filter_map(|place| self.seats[usize::from(*place)].as_ref())
     }
+    /// All members, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Seat> {
+        self.seats.iter_mut().flatten()
+    }
     /// Seats by member index.
     pub(crate) fn places(&self) -> &[Option<Seat>] {
         &self.seats
