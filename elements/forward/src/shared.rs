@@ -3,9 +3,11 @@
 use crate::events::Events;
 use crate::order::ReorderGuard;
 use artery_engine::{ArgError, Args, Resources};
+use artery_l3::PortId;
 use artery_l3::router::{Readers, Tables};
 use artery_lpm::load::AnyPrefix;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -27,6 +29,8 @@ pub struct SharedRouter {
     reorder_guard: ReorderGuard,
     /// Static routes that handlers set, as text: a router that replaces this one restores them.
     static_overrides: Mutex<HashMap<AnyPrefix, String>>,
+    /// The same of neighbors.
+    static_neighbors: Mutex<HashMap<(PortId, IpAddr), String>>,
 }
 
 /// The tables, locked for a change.
@@ -68,6 +72,7 @@ impl SharedRouter {
             events,
             reorder_guard: order,
             static_overrides: Mutex::default(),
+            static_neighbors: Mutex::default(),
         }
     }
     pub fn name(&self) -> &str {
@@ -91,6 +96,11 @@ impl SharedRouter {
     /// Static routes that handlers set, as text. Lock order: the tables first, then this.
     pub fn routes_by_hand(&self) -> MutexGuard<'_, HashMap<AnyPrefix, String>> {
         self.static_overrides.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Static neighbors that handlers set, as text, by port and address. Lock order: the tables first, then
+    /// this.
+    pub fn neighbors_by_hand(&self) -> MutexGuard<'_, HashMap<(PortId, IpAddr), String>> {
+        self.static_neighbors.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Locks the tables for a change.
     pub fn lock_tables(&self) -> TablesGuard<'_> {

@@ -6,7 +6,7 @@ use artery_forward::events::{Event, RouteEvent};
 use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
 use artery_l3::neighbor::Kind;
-use artery_l3::router::{Ip, RouterError, Tables};
+use artery_l3::router::{RouterError, Tables};
 use artery_lpm::load::AnyPrefix;
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
@@ -77,26 +77,34 @@ impl TableChange<'_> {
         lost.collect()
     }
 
+    /// Restores the static neighbors that handlers of the replaced router have set, except those that the
+    /// configuration has. Returns those that can't be restored, with the reason.
+    pub(super) fn restore_neighbors(&mut self, old: &SharedRouter) -> Vec<ChangeError> {
+        let by_hand: Vec<String> = old.neighbors_by_hand().values().cloned().collect();
+        let lost = by_hand.iter().filter_map(|text| {
+            let restored = parse_neighbor(self.tables, self.names, text).and_then(|neighbor| {
+                match self.is_static(neighbor.port, neighbor.address) {
+                    Some(true) => Ok(()),
+                    _ => self.set_neighbor(&neighbor, text),
+                }
+            });
+            restored.err().map(|why| format!("{text}: {why}"))
+        });
+        lost.collect()
+    }
+
     fn record_route_event(&self, prefix: AnyPrefix, what: RouteEvent) {
         self.router.record_event(self.now, Event::Route { prefix, what });
     }
 
     /// `PORT ADDRESS ETHER [published|temporary]`.
     pub(super) fn add_neighbor(&mut self, text: &str) -> Result<(), ChangeError> {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let (port, address, ether, kind) = match words[..] {
-            [port, address, ether] => (port, address, ether, Kind::Static),
-            [port, address, ether, "published"] => (port, address, ether, Kind::Published),
-            [port, address, ether, "temporary"] => (port, address, ether, Kind::Temporary),
-            [_, _, _, word] => {
-                return Err(format!("'{word}': neighbors are published or temporary; or leave it out"));
-            }
-            _ => {
-                return Err("a neighbor is 'PORT ADDRESS ETHER', such as 'eth1 192.0.2.1 2:0:0:0:0:1'".into());
-            }
-        };
-        let (port, address) = (port_of(self.tables, port)?, parse_ip(address)?);
-        let link = EtherAddr::parse(ether, self.names)?;
+        let neighbor = parse_neighbor(self.tables, self.names, text)?;
+        self.set_neighbor(&neighbor, text)
+    }
+
+    fn set_neighbor(&mut self, neighbor: &ParsedNeighbor, text: &str) -> Result<(), ChangeError> {
+        let ParsedNeighbor { port, address, link, kind } = *neighbor;
         let TableChange { router, tables, now, .. } = self;
         let done = router.reorder_guard().make_known(|| tables.set_neighbor(port, address, link, kind, *now));
         done.map_err(|error| match error {
@@ -104,7 +112,13 @@ impl TableChange<'_> {
                 format!("neighbor {address}: {limit}; flush those that are not needed")
             }
             error => error_text(error),
-        })
+        })?;
+        let mut by_hand = router.neighbors_by_hand();
+        match kind {
+            Kind::Temporary => by_hand.remove(&(port, address)),
+            Kind::Static | Kind::Published => by_hand.insert((port, address), text.trim().to_string()),
+        };
+        Ok(())
     }
 
     /// Removes a neighbor, written `PORT ADDRESS`.
@@ -115,7 +129,10 @@ impl TableChange<'_> {
         };
         let (at, address) = (port_of(self.tables, port)?, parse_ip(address)?);
         match self.tables.delete_neighbor(at, address, self.now).map_err(error_text)? {
-            true => Ok(()),
+            true => {
+                self.router.neighbors_by_hand().remove(&(at, address));
+                Ok(())
+            }
             false => Err(unknown_neighbor(port, address)),
         }
     }
@@ -141,11 +158,7 @@ impl TableChange<'_> {
 
     fn flush_one(&mut self, name: &str, address: IpAddr) -> Result<(), ChangeError> {
         let port = port_of(self.tables, name)?;
-        let is_static = match address {
-            IpAddr::V4(own) => self.is_static(port, own.to_bits()),
-            IpAddr::V6(own) => self.is_static(port, own.to_bits()),
-        };
-        match is_static {
+        match self.is_static(port, address) {
             Some(false) => {
                 self.tables.delete_neighbor(port, address, self.now).map(|_| ()).map_err(error_text)
             }
@@ -154,9 +167,37 @@ impl TableChange<'_> {
         }
     }
 
-    fn is_static<A: Ip>(&self, port: PortId, address: A) -> Option<bool> {
-        self.tables.neighbor(port, address, self.now).map(|view| view.is_static)
+    /// Whether a neighbor is static; None if there is no such neighbor.
+    fn is_static(&self, port: PortId, address: IpAddr) -> Option<bool> {
+        match address {
+            IpAddr::V4(own) => self.tables.neighbor(port, own.to_bits(), self.now).map(|view| view.is_static),
+            IpAddr::V6(own) => self.tables.neighbor(port, own.to_bits(), self.now).map(|view| view.is_static),
+        }
     }
+}
+
+/// A neighbor as handlers set it.
+struct ParsedNeighbor {
+    port: PortId,
+    address: IpAddr,
+    link: EtherAddr,
+    kind: Kind,
+}
+
+/// Reads `PORT ADDRESS ETHER [published|temporary]`.
+fn parse_neighbor(tables: &Tables, names: &Names, text: &str) -> Result<ParsedNeighbor, ChangeError> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (port, address, ether, kind) = match words[..] {
+        [port, address, ether] => (port, address, ether, Kind::Static),
+        [port, address, ether, "published"] => (port, address, ether, Kind::Published),
+        [port, address, ether, "temporary"] => (port, address, ether, Kind::Temporary),
+        [_, _, _, word] => {
+            return Err(format!("'{word}': neighbors are published or temporary; or leave it out"));
+        }
+        _ => return Err("a neighbor is 'PORT ADDRESS ETHER', such as 'eth1 192.0.2.1 2:0:0:0:0:1'".into()),
+    };
+    let (port, address) = (port_of(tables, port)?, parse_ip(address)?);
+    Ok(ParsedNeighbor { port, address, link: EtherAddr::parse(ether, names)?, kind })
 }
 
 fn unknown_neighbor(port: &str, address: IpAddr) -> ChangeError {

@@ -104,6 +104,11 @@ pub(super) static HANDLERS: &[Handler] = &[
         &Show(|r: &mut IpRouter| routes_by_hand(r)),
     ),
     Handler::read(
+        "neighbors_by_hand",
+        "the static neighbors that `add_neighbor` set, a line each, as it takes them",
+        &Show(|r: &mut IpRouter| neighbors_by_hand(r)),
+    ),
+    Handler::read(
         "counts",
         "what the router has said and kept: `[NAME]`, or all, a line each",
         &Read(|r: &mut IpRouter, text, _| r.counters_text(text)),
@@ -121,6 +126,12 @@ fn routes_by_hand(r: &mut IpRouter) -> String {
     // Lock order.
     let _tables = r.router.lock_tables();
     r.router.routes_by_hand().values().map(|route| format!("{route}\n")).collect()
+}
+
+fn neighbors_by_hand(r: &mut IpRouter) -> String {
+    // Lock order.
+    let _tables = r.router.lock_tables();
+    r.router.neighbors_by_hand().values().map(|neighbor| format!("{neighbor}\n")).collect()
 }
 
 /// Changes the tables, and runs the slow path to apply the change.

@@ -30,7 +30,7 @@ impl SlowPath {
         let ports = same_ports(router, job.router);
         if !self.shared.is_successor.swap(true, Relaxed) {
             restore_tables(router, &ports, job);
-            restore_routes(router, names, job);
+            restore_changes(router, names, job);
             let (mut claims, mut before) = (self.shared.lock_claims(), old.shared.lock_claims());
             claims.restore_claims(
                 &mut before,
@@ -83,7 +83,8 @@ fn same_ports(old: &SharedRouter, new: &SharedRouter) -> PortMap {
     old.iter().map(|port| tables.find_port(&port.name)).collect()
 }
 
-/// Restores learned neighbors. Static ones come from the configuration.
+/// Restores learned neighbors. Static ones come from the configuration, or are restored by
+/// [`restore_changes`].
 fn restore_tables(old: &SharedRouter, ports: &PortMap, job: &SlowPathContext<'_, '_>) {
     let old = old.lock_tables();
     let mut new = job.router.lock_tables();
@@ -95,12 +96,18 @@ fn restore_tables(old: &SharedRouter, ports: &PortMap, job: &SlowPathContext<'_,
     }
 }
 
-/// Restores routes that handlers set.
-fn restore_routes(old: &SharedRouter, names: &Names, job: &mut SlowPathContext<'_, '_>) {
+/// Restores routes and neighbors that handlers set.
+fn restore_changes(old: &SharedRouter, names: &Names, job: &mut SlowPathContext<'_, '_>) {
     let (router, now) = (job.router, job.now);
-    let lost = TableChange { router, tables: &mut router.lock_tables(), names, now }.restore_routes(old);
-    for why in lost {
-        job.cx.print_message(&format!("{}: a route that was added by hand is gone: {why}", router.name()));
+    let (routes, neighbors) = {
+        let mut change = TableChange { router, tables: &mut router.lock_tables(), names, now };
+        (change.restore_routes(old), change.restore_neighbors(old))
+    };
+    for (what, lost) in [("route", routes), ("neighbor", neighbors)] {
+        for why in lost {
+            let name = router.name();
+            job.cx.print_message(&format!("{name}: a {what} that was added by hand is gone: {why}"));
+        }
     }
 }
 

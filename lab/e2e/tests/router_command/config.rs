@@ -204,16 +204,31 @@ fn what_is_not_confirmed_is_undone() {
 }
 
 #[test]
-fn routes_that_were_added_by_hand_stay_unless_the_file_has_their_prefix() {
+fn routes_and_neighbors_that_were_added_by_hand_stay_unless_the_file_has_them() {
     on_the_net("config-by-hand", |net| {
-        let router = Running::start(net, &[])?;
+        let mut router = Running::start(net, &[])?;
         let files = Files::new();
         router.say(&["route", "add", "10.9.0.0/16", "via", FAR[0]])?;
         router.say(&["route", "add", "10.8.0.0/16", "via", FAR[0]])?;
         router.say(&["route", "add", "10.7.0.0/16", "via", FAR[0]])?;
         router.say(&["route", "del", "10.7.0.0/16"])?;
-        let file = files.write("r.toml", &format!("{PORT_LINES}route = [\"10.8.0.0/16=blackhole\"]\n"));
-        router.say(&["apply", &file])?;
+        for (address, ether) in
+            [("10.0.2.7", "2:0:0:0:0:7"), ("10.0.2.8", "2:0:0:0:0:8"), ("10.0.2.9", "2:0:0:0:0:9")]
+        {
+            router.say(&["neighbor", "add", address, "lladdr", ether])?;
+        }
+        router.say(&["neighbor", "del", "10.0.2.7", "dev", "eth1"])?;
+        let more = "route = [\"10.8.0.0/16=blackhole\"]\nneighbor = [\"eth1=10.0.2.8=2:0:0:0:0:88\"]\n";
+        let file = files.write("r.toml", &format!("{PORT_LINES}{more}"));
+        // A second time, what stayed is still known as set by hand.
+        for _ in 0..2 {
+            router.say(&["apply", &file])?;
+            router.reload("the configuration was replaced")?;
+        }
+        let neighbors = router.say(&["show", "neighbors", "--dev", "eth1"])?;
+        let of = |address: &str| neighbors.lines().find(|line| line.starts_with(address)).unwrap_or_default();
+        assert!(of("10.0.2.9 ").contains("00:09") && of("10.0.2.9 ").ends_with("static"), "{neighbors}");
+        assert!(of("10.0.2.8 ").contains("00:88") && of("10.0.2.7 ").is_empty(), "{neighbors}");
         let routes = router.say(&["show", "routes", "-4"])?;
         let line = |prefix: &str| routes.lines().find(|line| line.starts_with(prefix)).unwrap_or_default();
         assert!(
@@ -231,13 +246,14 @@ fn routes_that_were_added_by_hand_stay_unless_the_file_has_their_prefix() {
 }
 
 #[test]
-fn routes_by_hand_that_a_change_removed_are_back_when_it_is_undone() {
+fn routes_and_neighbors_by_hand_that_a_change_removed_are_back_when_it_is_undone() {
     on_the_net("config-undone-by-hand", |net| {
         let router = Running::start(net, &[])?;
         let files = Files::new();
         router.say(&["route", "add", "10.9.0.0/16", "via", FAR[0]])?;
         router.say(&["route", "add", "10.8.0.0/16", "via", FAR[0]])?;
         router.say(&["route", "add", "10.7.0.0/16", "via", NEAR[0]])?;
+        router.say(&["neighbor", "add", "10.0.2.9", "lladdr", "2:0:0:0:0:9"])?;
         let before = router.say(&["show", "routes"])?;
         let text = "port = [\"eth0=10.0.1.1/24,fd00:1::1/64\"]\nroute = [\"10.8.0.0/16=blackhole\"]\n";
         router.say(&["apply", &files.write("r.toml", text), "--confirm", "2s"])?;
@@ -248,7 +264,10 @@ fn routes_by_hand_that_a_change_removed_are_back_when_it_is_undone() {
         router.say(&["route", "del", "10.7.0.0/16"])?;
         until(SOON, || Ok(router.process.stderr_so_far().contains("was not confirmed, and is undone")))?;
         let expected: String = before.split_inclusive('\n').filter(|line| !line.contains("10.7.")).collect();
-        until(SOON, || Ok(router.say(&["show", "routes"])? == expected))
+        until(SOON, || Ok(router.say(&["show", "routes"])? == expected))?;
+        let neighbors = router.say(&["show", "neighbors", "--dev", "eth1"])?;
+        assert!(neighbors.contains("10.0.2.9 ") && neighbors.contains("static"), "{neighbors}");
+        Ok(())
     });
 }
 

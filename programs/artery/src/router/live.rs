@@ -141,16 +141,16 @@ struct Pending {
 struct Before {
     candidate: Candidate,
     rules: Option<RulesBefore>,
-    /// Routes that were set by hand, and that the change removed.
-    routes: BTreeSet<String>,
+    /// Routes and neighbors that were set by hand, and that the change removed.
+    by_hand: [BTreeSet<String>; 2],
 }
 
 impl Before {
-    /// The state now, with all routes that were set by hand.
+    /// The state now, with all routes and neighbors that were set by hand.
     fn find(state: &State, replacer: &Replacer) -> Before {
         let rules = state.rules.clone();
         let rules = rules.map(|text| RulesBefore { text, checksum: checksum(replacer) });
-        Before { candidate: state.candidate.clone(), rules, routes: routes_by_hand(replacer) }
+        Before { candidate: state.candidate.clone(), rules, by_hand: set_by_hand(replacer) }
     }
 }
 
@@ -228,9 +228,12 @@ impl State {
                 Err(why) => said.push_str(&format!("the rules from before are not in force: {why}\n")),
             }
         }
-        for route in &before.routes {
-            if let Err(error) = replacer.handle().write_handler(ADD_ROUTE, route) {
-                said.push_str(&format!("the route {route}, which was added by hand, is gone: {error}\n"));
+        for (kind, removed) in BY_HAND.iter().zip(&before.by_hand) {
+            for text in removed {
+                if let Err(error) = replacer.handle().write_handler(kind.add, text) {
+                    let name = kind.name;
+                    said.push_str(&format!("the {name} {text}, which was added by hand, is gone: {error}\n"));
+                }
             }
         }
         Ok(said)
@@ -270,15 +273,26 @@ fn checksum(replacer: &Replacer) -> Option<String> {
     replacer.handle().read_handler(pf::ASK, "checksum").ok()
 }
 
-/// The handlers of the router's routes that are set by hand.
-const ROUTES_BY_HAND: &str = "ip.routes_by_hand";
-const ADD_ROUTE: &str = "ip.add_route";
+/// What handlers of the router set by hand, and how.
+struct ByHand {
+    name: &'static str,
+    /// What was set, a line each, as `add` takes it.
+    list: &'static str,
+    add: &'static str,
+}
 
-/// The routes that were set by hand, as `ADD_ROUTE` takes them.
-fn routes_by_hand(replacer: &Replacer) -> BTreeSet<String> {
-    // A router that does not answer now has none to keep.
-    let routes = replacer.handle().read_handler(ROUTES_BY_HAND, "").unwrap_or_default();
-    routes.lines().map(str::to_string).collect()
+const BY_HAND: [ByHand; 2] = [
+    ByHand { name: "route", list: "ip.routes_by_hand", add: "ip.add_route" },
+    ByHand { name: "neighbor", list: "ip.neighbors_by_hand", add: "ip.add_neighbor" },
+];
+
+/// What was set by hand, in the order of [`BY_HAND`].
+fn set_by_hand(replacer: &Replacer) -> [BTreeSet<String>; 2] {
+    BY_HAND.map(|kind| {
+        // A router that does not answer now has none to keep.
+        let all = replacer.handle().read_handler(kind.list, "").unwrap_or_default();
+        all.lines().map(str::to_string).collect()
+    })
 }
 
 impl Pending {
@@ -380,8 +394,10 @@ impl ConfigurationHandlers {
             &[("file", file)],
         );
         if let Some(mut before) = before {
-            let kept = routes_by_hand(&self.replacer);
-            before.routes.retain(|route| !kept.contains(route));
+            let kept = set_by_hand(&self.replacer);
+            for (removed, kept) in before.by_hand.iter_mut().zip(&kept) {
+                removed.retain(|text| !kept.contains(text));
+            }
             self.start_confirmation(&mut state, before, confirm)?;
         }
         Ok(said)
