@@ -48,11 +48,11 @@ impl DriverFacts {
         let driver = answer.map_or(String::new(), |answer| text(&answer[4..36]));
         let channels = sys::query_driver::<36>(fd, name, EthtoolCommand::Channels).ok();
         let queues = channels.and_then(|answer| queues_of(&answer)).or_else(|| queues_by_sysfs(interface));
-        let flags =
-            sys::query_driver::<8>(fd, name, EthtoolCommand::Flags).map_or(0, |answer| number(&answer, 1));
-        let is_on =
-            |question| sys::query_driver::<8>(fd, name, question).is_ok_and(|answer| number(&answer, 1) != 0);
-        let offloads = OFFLOADS.into_iter().filter(|(_, question)| is_on(*question)).map(|(name, _)| name);
+        let value =
+            |question| sys::query_driver::<8>(fd, name, question).map_or(0, |answer| number(&answer, 1));
+        let flags = value(EthtoolCommand::Flags);
+        let is_on = |question: &EthtoolCommand| value(*question) != 0;
+        let offloads = OFFLOADS.into_iter().filter(|(_, question)| is_on(question)).map(|(name, _)| name);
         let known = |list: &[&str]| list.contains(&driver.as_str());
         Ok(DriverFacts {
             queues: queues.unwrap_or(1),

@@ -400,9 +400,8 @@ mod tests {
             "eth0: interface is down; bring it up with 'ip link set eth0 up'"
         );
         assert_eq!(from_io(libc::ENODEV), "eth0: interface vanished while in use");
-        assert!(
-            from_io(libc::ENOMEM).starts_with("eth0: opening a packet socket failed: Cannot allocate memory")
-        );
+        let no_memory = from_io(libc::ENOMEM);
+        assert!(no_memory.starts_with("eth0: opening a packet socket failed: Cannot allocate memory"));
         let damage = PcapDamage::RecordCut { expected: 60, found: 7 };
         let error = DeviceError::BadFile { path: "a.pcap".into(), offset: 24, record: 1, damage };
         assert_eq!(

@@ -470,11 +470,8 @@ mod tests {
             assert_eq!(packet.verify_segments(), Err(InvalidOffload), "{left:?}");
             let mut batch = Batch::default();
             batch.push(packet);
-            assert_eq!(
-                batch.apply_offloads(),
-                OffloadStats { malformed: 1, ..OffloadStats::default() },
-                "{left:?}"
-            );
+            let one_malformed = OffloadStats { malformed: 1, ..OffloadStats::default() };
+            assert_eq!(batch.apply_offloads(), one_malformed, "{left:?}");
             assert!(batch.is_empty());
         }
     }

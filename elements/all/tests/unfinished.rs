@@ -354,13 +354,9 @@ fn paint_sends_a_long_packet_as_it_is_by_one_output_or_by_all() {
             let left = passed(class, "", false, packet);
             let by: Vec<usize> = (0..=last).filter(|output| !left[*output].is_empty()).collect();
             assert_eq!(by, outputs.collect::<Vec<_>>(), "{} in color {color}", case.name);
+            let as_it_was = (&case.bytes[..], Some(case.left));
             for packet in left.iter().flatten() {
-                assert_eq!(
-                    (packet.data(), packet.offload()),
-                    (&case.bytes[..], Some(case.left)),
-                    "{}",
-                    case.name
-                );
+                assert_eq!((packet.data(), packet.offload()), as_it_was, "{}", case.name);
             }
         }
     }

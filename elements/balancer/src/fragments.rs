@@ -165,15 +165,10 @@ mod tests {
 
     #[test]
     fn the_first_fragment_tells_the_flow_and_later_ones_what_they_are_of() {
-        let Some((one, FragmentPart::First(seen))) = FragmentPart::<Flow4>::parse_fragment(&first(7).bytes())
-        else {
-            panic!()
-        };
+        let parse = |packet: Ip4| FragmentPart::<Flow4>::parse_fragment(&packet.bytes());
+        let Some((one, FragmentPart::First(seen))) = parse(first(7)) else { panic!() };
         assert_eq!((seen.key.ports(), seen.info.bytes), ([5, 80], 20 + 8 + 24));
-        assert_eq!(
-            FragmentPart::<Flow4>::parse_fragment(&later(7).bytes()),
-            Some((one, FragmentPart::Later))
-        );
+        assert_eq!(parse(later(7)), Some((one, FragmentPart::Later)));
         assert_ne!(datagram(&later(8)), one);
         assert_ne!(datagram(&later(7).src("198.51.100.8")), one);
         let v6 = || ip6().src("2001:db8::7").dst("2001:db8::1");

@@ -44,9 +44,8 @@ pub(crate) fn survives_anything(class: &'static Class, config: &str, outputs: us
     let (mut sent, mut left) = (0, 0);
     for sample in samples() {
         for len in 0..=sample.len() {
-            for bytes in
-                [sample[..len].to_vec(), damaged(&mut random, &sample[..len]), noise(&mut random, len)]
-            {
+            let part = &sample[..len];
+            for bytes in [part.to_vec(), damaged(&mut random, part), noise(&mut random, len)] {
                 let packet = marked_somewhere(bench.packet(&bytes), &mut random);
                 bench.push_packets(0, [packet]);
                 sent += 1;

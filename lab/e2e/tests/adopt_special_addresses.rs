@@ -154,8 +154,7 @@ fn adopted_ports_let_through_what_the_kernel_does(net: &Net, path: &str) -> Resu
         net.r.ping(far, 1)?;
     }
     net.r.route("default", "10.0.2.2")?.route("default", "2001:db8:2::2")?;
-    // Addresses of one network on the link itself, too, as where a modem or a cloud's metadata service has
-    // one.
+    // Addresses on the link itself, too, as where a modem or a cloud's metadata service has one.
     let permanent = ["ip", "neigh", "replace", "169.254.7.7", "lladdr", &net.b.mac("eth0")?, "dev", "eth1"];
     net.r.run(permanent)?;
     net.r.run(["ip", "route", "add", "169.254.7.0/24", "dev", "eth1"])?;

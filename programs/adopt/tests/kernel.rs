@@ -392,17 +392,16 @@ fn what_else_a_route_has_is_honoured_or_left_to_the_kernel() {
         make_router();
         for (commands, destination, is_known) in ATTRIBUTES {
             let destination: IpAddr = destination.parse().unwrap();
-            let source: IpAddr =
-                if destination.is_ipv4() { "192.0.2.1" } else { SOURCES[0] }.parse().unwrap();
+            let source = if destination.is_ipv4() { "192.0.2.1" } else { SOURCES[0] };
             ip_must(commands);
             let mut sinks = RecordingSink::default();
             MirrorDriver::open().unwrap().load(Instant::now(), &mut sinks).unwrap();
             let question = Question::new(index_of(&sinks, "in0"));
-            let (ours, kernel) = (sinks.lookup(destination), question.ask(source, destination));
+            let ours = sinks.lookup(destination);
+            let kernel = question.ask(source.parse().unwrap(), destination);
+            let is_alike = kernel.is_some() && is_right(ours, kernel);
             match is_known {
-                true => {
-                    assert!(kernel.is_some() && is_right(ours, kernel), "{commands}: {ours:?}, {kernel:?}")
-                }
+                true => assert!(is_alike, "{commands}: {ours:?}, {kernel:?}"),
                 false => assert_eq!(ours, Some(&NextHopSet::Kernel), "{commands}: the kernel {kernel:?}"),
             }
         }

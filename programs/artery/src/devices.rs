@@ -31,24 +31,22 @@ pub(crate) fn command(options: &DevicesOptions) -> anyhow::Result<u8> {
 }
 
 fn json(all: &[InterfaceSurvey]) -> serde_json::Value {
-    let devices: Vec<_> = all
-        .iter()
-        .map(|one| {
-            serde_json::json!({
-                "name": one.interface.name,
-                "index": one.interface.index,
-                "state": state(&one.interface),
-                "mtu": one.interface.mtu,
-                "address": one.interface.mac.map(address),
-                "driver": one.driver,
-                "queues": one.queues,
-                "offloads": one.offloads,
-                "zero_copy": one.zero_copy,
-                "gets": one.shared,
-                "gets_alone": one.alone,
-            })
+    let device = |one: &InterfaceSurvey| {
+        serde_json::json!({
+            "name": one.interface.name,
+            "index": one.interface.index,
+            "state": state(&one.interface),
+            "mtu": one.interface.mtu,
+            "address": one.interface.mac.map(address),
+            "driver": one.driver,
+            "queues": one.queues,
+            "offloads": one.offloads,
+            "zero_copy": one.zero_copy,
+            "gets": one.shared,
+            "gets_alone": one.alone,
         })
-        .collect();
+    };
+    let devices: Vec<_> = all.iter().map(device).collect();
     serde_json::json!({ "schema_version": 1, "version": crate::report::VERSION, "devices": devices })
 }
 

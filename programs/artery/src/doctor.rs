@@ -51,11 +51,10 @@ pub(crate) struct DoctorOptions {
 pub(crate) fn command(options: &DoctorOptions) -> anyhow::Result<u8> {
     let (purpose, ports) = purpose_and_ports(&options.words);
     let ports = match ports {
-        [] => blockers::ethernet_ports()
-            .context("can't read which interfaces there are")?
-            .into_iter()
-            .map(|port| port.name)
-            .collect(),
+        [] => {
+            let ports = blockers::ethernet_ports().context("can't read which interfaces there are")?;
+            ports.into_iter().map(|port| port.name).collect()
+        }
         names => existing_ports(names, purpose.is_none()),
     };
     let purposes = purpose.map_or(Purpose::ALL.to_vec(), |purpose| vec![purpose]);

@@ -320,15 +320,13 @@ fn check_says_where_parts_run_and_why() {
 #[test]
 fn check_of_a_configuration_for_another_machine_notes_what_is_missing_and_checks_the_rest() {
     let conf = |name: &str| format!("{}/../../conf/{name}", env!("CARGO_MANIFEST_DIR"));
-    for (file, elements) in
-        [("router.click", "elements on 1 worker"), ("balancer.click", "elements on 1 worker")]
-    {
+    for file in ["router.click", "balancer.click"] {
         let devices = ["--device", "eth0=absent0", "--device", "eth1=absent1"];
         let outcome = artery(&[&["check", &conf(file)], &devices[..]].concat());
         assert_eq!(outcome.status, 0, "{file}: {outcome:?}");
         let note = "this machine has no interface absent0, absent1; what only it can tell was not checked\n";
         assert!(outcome.err.starts_with("note: ") && outcome.err.ends_with(note), "{file}: {}", outcome.err);
-        assert!(outcome.out.contains(elements), "{file}: {}", outcome.out);
+        assert!(outcome.out.contains("elements on 1 worker"), "{file}: {}", outcome.out);
     }
     // Other mistakes are reported as well; an interface that no element opens is not one.
     let text = "FromDevice(absent0) -> EtherEncap(0x0800, absent0:eth, absent1:eth) -> Queue(many) -> \

@@ -274,15 +274,12 @@ pub fn correlated_groups<A: Address>(
     let mut network: Option<(Prefix<A>, Group)> = None;
     let group_of = |&prefix: &Prefix<A>| {
         let own = 1 + random.below(groups.into()) as Group;
-        match network {
-            Some((outer, group)) if outer.covers(prefix) => {
-                (prefix, if random.percent(90) { group } else { own })
-            }
-            _ => {
-                network = Some((prefix, own));
-                (prefix, own)
-            }
-        }
+        let outer = network.filter(|(outer, _)| outer.covers(prefix));
+        let Some((_, group)) = outer else {
+            network = Some((prefix, own));
+            return (prefix, own);
+        };
+        (prefix, if random.percent(90) { group } else { own })
     };
     prefixes.iter().map(group_of).collect()
 }

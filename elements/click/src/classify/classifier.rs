@@ -80,9 +80,7 @@ mod tests {
             ether(you, me).ip4(ip4().udp(1, 2)).bytes(),
             b"short".to_vec(),
         ];
-        for frame in &frames {
-            bench.push(0, frame);
-        }
+        frames.iter().for_each(|frame| bench.push(0, frame));
         let batch: Vec<_> = frames.iter().map(|frame| bench.packet(frame)).collect();
         bench.push_packets(0, batch);
         for _ in 0..2 {

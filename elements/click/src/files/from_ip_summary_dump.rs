@@ -208,14 +208,11 @@ impl FromIpSummaryDump {
             || Some(FlowEnds { src: (address(src)?, port(sport)?), dst: (address(dst)?, port(dport)?) });
         let ends = ends().ok_or("bad !flowid specification")?;
         self.defaults.ends = Some(ends);
-        match rest.first() {
-            None => Ok(()),
-            Some(word) => {
-                self.defaults.protocol =
-                    named_protocol(word, &self.names).ok_or("bad protocol in !flowid")?;
-                Ok(())
-            }
+        if let Some(word) = rest.first() {
+            let protocol = named_protocol(word, &self.names);
+            self.defaults.protocol = protocol.ok_or("bad protocol in !flowid")?;
         }
+        Ok(())
     }
 
     /// Handles a line that begins with `!`; returns warnings.

@@ -220,9 +220,9 @@ mod tests {
         let to_all =
             HostRoute { to: ("::".parse().unwrap(), 0), gateway: "fe80::9".parse().unwrap(), metric: 7 };
         assert_eq!(route("::/0 fe80::9"), to_all);
-        for wrong in
-            ["10.9.0.0/16", "10.9.0.0/16 ::1", "10.9.0.0/33 10.0.0.9", "10.9.0.0 10.0.0.9", "::/0 ::1 x"]
-        {
+        let bad =
+            ["10.9.0.0/16", "10.9.0.0/16 ::1", "10.9.0.0/33 10.0.0.9", "10.9.0.0 10.0.0.9", "::/0 ::1 x"];
+        for wrong in bad {
             let refusal = Bench::config_error(&CLASS, &format!("fake0, ROUTE {wrong}"));
             assert!(refusal.starts_with("ROUTE: parse error"), "{refusal}");
         }

@@ -73,23 +73,18 @@ mod tests {
     fn messages_come_out_whole_however_they_are_cut() {
         let stream = [&[1, 1, 0, 7, 1, 2, 3][..], &[1, 1, 0, 4], &[1, 1, 1, 4], &[9; 256]].concat();
         let whole: [&[u8]; 3] = [&[1, 2, 3], &[], &[9; 256]];
-        for cut in 0..=stream.len() {
-            let mut frames = Frames::default();
-            let mut taken = Vec::new();
-            for mut part in [&stream[..cut], &stream[cut..]] {
+        let read = |parts: Vec<&[u8]>| {
+            let (mut frames, mut taken) = (Frames::default(), Vec::new());
+            for mut part in parts {
                 frames.read_stream(&mut part).unwrap();
                 taken.extend(all(&mut frames));
             }
-            assert_eq!(taken, whole, "cut at {cut}");
+            taken
+        };
+        for cut in 0..=stream.len() {
+            assert_eq!(read(vec![&stream[..cut], &stream[cut..]]), whole, "cut at {cut}");
         }
-        // Byte by byte.
-        let mut frames = Frames::default();
-        let mut taken = Vec::new();
-        for byte in &stream {
-            frames.read_stream(&mut &[*byte][..]).unwrap();
-            taken.extend(all(&mut frames));
-        }
-        assert_eq!(taken, whole);
+        assert_eq!(read(stream.chunks(1).collect()), whole, "byte by byte");
     }
 
     #[test]

@@ -146,11 +146,10 @@ fn who_does_not_answer_is_asked_so_often_and_then_unreachable_for_a_while() {
 fn what_is_set_by_hand_is_not_overwritten_until_it_is_removed() {
     with_net("neighbors-static", 2, |net| {
         let router = net.start(&["--neighbor", "eth1=10.0.1.2=02:00:00:00:66:66"])?;
-        let lost =
-            |net: &Net| -> Result<u64> { Ok(net.b().ping_with("10.0.1.2", 2, &["-W", "0.2"])?.lost()) };
-        assert_eq!(lost(net)?, 2, "frames go to a MAC address that is gone");
+        let ping = || net.b().ping_with("10.0.1.2", 2, &["-W", "0.2"]);
+        assert_eq!(ping()?.lost(), 2, "frames go to a MAC address that is gone");
         net.a().run(["arping", "-c", "1", "-I", "eth0", "10.0.1.1"])?;
-        assert_eq!(lost(net)?, 2);
+        assert_eq!(ping()?.lost(), 2);
         let refused = router.events("neighbor", "refused")?;
         assert!(refused.iter().any(|event| event["dst"] == "10.0.1.2"), "{refused:?}");
         assert_eq!(router.port("eth1")?["arp"]["neighbor-changes-refused"], refused.len());

@@ -232,12 +232,8 @@ fn parse_chains(text: &str, chains: &[&str]) -> Vec<Chain> {
         if let Some(name) = first.strip_prefix('*') {
             table = name.to_owned();
         } else if let Some(name) = first.strip_prefix(':').filter(|name| chains.contains(name)) {
-            all.push(Chain {
-                table: table.clone(),
-                name: name.to_owned(),
-                policy: second.to_owned(),
-                rules: 0,
-            });
+            let (table, name, policy) = (table.clone(), name.to_owned(), second.to_owned());
+            all.push(Chain { table, name, policy, rules: 0 });
         } else if first == "-A" {
             let chain = all.iter_mut().find(|chain| chain.table == table && chain.name == second);
             chain.into_iter().for_each(|chain| chain.rules += 1);

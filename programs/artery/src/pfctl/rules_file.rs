@@ -37,18 +37,16 @@ impl RulesFile {
         let odd = all.flat_map(|parsed| &parsed.warnings).map(|odd| (odd.place.clone(), odd.one_line()));
         // Where rules are loaded, the filter itself says which of them never match.
         let never = self.rulesets().filter(|_| !is_loaded).flat_map(never_matching);
-        let refused =
-            self.rulesets().filter(|_| !is_loaded).flat_map(|ruleset| find_unsupported(ruleset, most));
-        let refused = refused
-            .map(|(place, what)| (place, format!("not supported, so that no filter will load it: {what}")));
+        let refused = self.rulesets().filter(|_| !is_loaded).flat_map(|rules| find_unsupported(rules, most));
+        let say = |what| format!("not supported, so that no filter will load it: {what}");
+        let refused = refused.map(|(place, what)| (place, say(what)));
         // A rule may have become several.
         let mut told = HashSet::new();
         for (SourceLocation { file, line }, what) in odd.chain(never).chain(refused) {
             let place = if line == 0 { String::new() } else { format!("{file}:{line}: ") };
             let warning = format!("{place}warning: {what}\n");
-            if !told.contains(&warning) {
+            if told.insert(warning.clone()) {
                 print_stderr(&warning);
-                told.insert(warning);
             }
         }
     }

@@ -380,10 +380,8 @@ mod tests {
             ),
         ] {
             let why = read(text).unwrap_err();
-            assert!(
-                why.starts_with(&format!("--service {text}: ")) && why.contains(expected),
-                "{text}: {why}"
-            );
+            let names_option = why.starts_with(&format!("--service {text}: "));
+            assert!(names_option && why.contains(expected), "{text}: {why}");
         }
     }
 }

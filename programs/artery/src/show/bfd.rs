@@ -25,11 +25,8 @@ pub(super) struct BfdOptions {
 pub(super) fn show(options: &BfdOptions) -> anyhow::Result<u8> {
     let mut client = Client::connect(&options.reach)?;
     let elements = elements(&mut client)?;
-    let names: Vec<&str> = elements
-        .iter()
-        .filter(|element| element.class == CLASS)
-        .map(|element| element.name.as_str())
-        .collect();
+    let names: Vec<&str> =
+        elements.iter().filter(|one| one.class == CLASS).map(|one| one.name.as_str()).collect();
     if names.is_empty() {
         bail!("this router has no {CLASS}; 'artery router --bfd GATEWAY' starts one that has");
     }

@@ -74,9 +74,8 @@ impl PortTest {
             Some(Comparison::Unequal(port)) => test(port, port, true),
             Some(Comparison::Less(port)) => port.checked_sub(1).map_or(none, |last| test(0, last, false)),
             Some(Comparison::LessOrEqual(port)) => test(0, port, false),
-            Some(Comparison::Greater(port)) => {
-                port.checked_add(1).map_or(none, |first| test(first, u16::MAX, false))
-            }
+            Some(Comparison::Greater(u16::MAX)) => none,
+            Some(Comparison::Greater(port)) => test(port + 1, u16::MAX, false),
             Some(Comparison::GreaterOrEqual(port)) => test(port, u16::MAX, false),
             Some(Comparison::Range(first, last)) => test(first, last, false),
             Some(Comparison::Between(below, above)) => match (below.checked_add(1), above.checked_sub(1)) {

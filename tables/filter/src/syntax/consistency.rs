@@ -93,10 +93,8 @@ fn check_families(rule: &Rule, found: &mut Vec<String>) {
         found.push("must indicate address family with icmp-type/code\nwrite 'inet' or 'inet6'".into());
     }
     let options = &rule.state.options;
-    if options.overload.is_some()
-        && options.max_source_connections.is_none()
-        && options.max_source_rate.is_none()
-    {
+    let has_limit = options.max_source_connections.is_some() || options.max_source_rate.is_some();
+    if options.overload.is_some() && !has_limit {
         found.push("'overload' requires 'max-src-conn' or 'max-src-conn-rate'".into());
     }
     match (rule.protocol, rule.family) {

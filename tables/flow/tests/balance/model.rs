@@ -105,8 +105,7 @@ impl Model {
             let known = self.members.values().find(|known| known.id == view.id).expect("it is known");
             assert_eq!((view.takes_new, view.is_up), (self.takes_new(known), known.is_up));
             assert!(view.takes_new || view.slots == 0);
-            let named = rig.named(&view.member.name);
-            assert_eq!(named, Some(view.id).filter(|_| self.keeps_known(known)));
+            assert_eq!(rig.named(&view.member.name), self.keeps_known(known).then_some(view.id));
         }
         assert_eq!(rig.members.len(), self.members.len());
     }

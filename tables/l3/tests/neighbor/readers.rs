@@ -91,9 +91,7 @@ fn change(table: &mut NeighborTable<u32, ArpProtocol>, verifier: &Verifier, rand
         // All free ids may be in their grace period; then no old version exists, either.
         70..75 => drop(table.set_neighbor(address, link, Kind::Temporary, now)),
         75..98 => drop(table.delete_neighbor(address, now)),
-        98 => {
-            table.flush_neighbors(now);
-        }
+        98 => drop(table.flush_neighbors(now)),
         _ => {
             table.port_changed(PortChange::Down, now);
             table.port_changed(PortChange::Up, now);

@@ -90,12 +90,9 @@ fn the_last_handle_frees_what_was_replaced_under_a_reader() {
         });
         assert_eq!(replaced.unwrap_or(1), 0);
         assert_ne!(table.domain.0.pending(), 0, "something waits for the turn");
-        if table_goes_first {
-            drop(table);
-            drop(reader);
-        } else {
-            drop(reader);
-            drop(table);
+        match table_goes_first {
+            true => drop((table, reader)),
+            false => drop((reader, table)),
         }
         assert!(domain.upgrade().is_none());
     }

@@ -92,12 +92,9 @@ impl Script {
         let first = self.bounds.iter().rposition(|&bound| bound <= begin).unwrap();
         let last = self.bounds.iter().position(|&bound| bound >= end).unwrap();
         let right = &self.answers[first..=last.max(first)];
-        assert!(
-            right.contains(&found.group()),
-            "{} is none of {right:?}; stores {:x?}, let through before each load: {taken:?}",
-            found.group(),
-            self.stores,
-        );
+        let (group, stores) = (found.group(), &self.stores);
+        let why = "stores, and those let through before each load";
+        assert!(right.contains(&group), "{group} is none of {right:?}; {why}: {stores:x?}, {taken:?}");
         assert!(taken.len() < 40 + 10 * self.stores.len(), "a reader goes round without end: {taken:?}");
         taken
     }

@@ -61,13 +61,7 @@ impl std::fmt::Display for Number {
 fn real_text(x: f64) -> String {
     const DIGITS: i32 = 12;
     if !x.is_finite() {
-        return if x.is_nan() {
-            "nan".into()
-        } else if x > 0.0 {
-            "inf".into()
-        } else {
-            "-inf".into()
-        };
+        return x.to_string().to_ascii_lowercase();
     }
     let scientific = format!("{:.*e}", DIGITS as usize - 1, x);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

@@ -142,10 +142,7 @@ fn a_rule_behind_that_of_vrfs_keeps_only_who_gets_there() {
     refusal.selectors.is_vrf = true;
     mirror.apply_change(came(Record::Rule(refusal)), &mut sink);
     mirror.apply_change(came(Record::Rule(rule(Family::V4, 1002, RuleAction::Table(9)))), &mut sink);
-    assert_eq!(
-        (way_from(&sink, 1, "10.1.0.1"), way_from(&sink, 2, "10.1.0.1")),
-        ("%1".into(), "none".into())
-    );
+    assert_eq!([1, 2].map(|port| way_from(&sink, port, "10.1.0.1")), ["%1", "none"]);
     assert_eq!(sink.exclusions[0], Exclusion::Nothing);
     let strange = rule(Family::V4, 999, RuleAction::Other(17));
     let mut of_vrfs = strange.clone();

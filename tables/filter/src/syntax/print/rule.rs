@@ -73,14 +73,12 @@ fn format_log(log: &Log) -> String {
 
 /// Where, in which family and of which protocol.
 fn format_place(rule: &Rule, style: &Style) -> String {
-    let not = |is_negated: bool| if is_negated { "! " } else { "" };
+    let not = |is_negated: &bool| if *is_negated { "! " } else { "" };
     let mut text = match &rule.on {
         None => String::new(),
         Some(On::Any) => " on any".into(),
-        Some(On::Interface(is_negated, name)) => {
-            format!(" on {}{}", not(*is_negated), format_interface(&name.0))
-        }
-        Some(On::Domain(is_negated, n)) => format!(" on {}rdomain {n}", not(*is_negated)),
+        Some(On::Interface(negated, name)) => format!(" on {}{}", not(negated), format_interface(&name.0)),
+        Some(On::Domain(negated, n)) => format!(" on {}rdomain {n}", not(negated)),
     };
     text += match rule.family {
         Some(Family::Inet) => " inet",
