@@ -162,44 +162,44 @@ pub enum Command {
     SpanningTree(SpanningTree),
 }
 
-/// What a port does or does not.
+/// What a port does or does not; its number is its bit in the flags of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PortFlag {
     /// `learn`: learns the addresses that frames come from.
-    Learn,
+    Learn = 1,
     /// `discover`: gets frames for addresses that are not known.
-    Discover,
+    Discover = 1 << 1,
     /// `locked`: takes frames only from addresses that are known to be there; without `learn` and `discover`.
-    Locked,
+    Locked = 1 << 9,
     /// `blocknonip`: lets IPv4, IPv6, ARP and RARP pass, and nothing else.
-    BlockNonIp,
+    BlockNonIp = 1 << 2,
     /// `stp`: takes part in the spanning tree.
-    Stp,
+    Stp = 1 << 3,
     /// `edge`: has no other bridge behind it.
-    Edge,
+    Edge = 1 << 4,
     /// `autoedge`: finds that out.
-    AutoEdge,
+    AutoEdge = 1 << 5,
     /// `ptp`: has exactly one other bridge behind it.
-    Ptp,
+    Ptp = 1 << 6,
     /// `autoptp`: finds that out.
-    AutoPtp,
+    AutoPtp = 1 << 7,
     /// `bpduguard`: ends when a bridge speaks there.
-    BpduGuard,
+    BpduGuard = 1 << 10,
     /// `bpdufilter`: neither sends nor receives spanning tree messages.
-    BpduFilter,
+    BpduFilter = 1 << 11,
     /// `rootguard`: never takes the root to be there.
-    RootGuard,
+    RootGuard = 1 << 13,
     /// `mcastrouter`: gets frames for all groups, as a router is there.
-    McastRouter,
+    McastRouter = 1 << 12,
     /// `fastleave`: the port has one host behind it; when that leaves a group, no query is sent.
-    FastLeave,
+    FastLeave = 1 << 14,
     /// `hairpin`: frames may leave by the port that they came by, for hosts that reach each
     /// other only through it.
-    Hairpin,
+    Hairpin = 1 << 15,
     /// `nobroadcast`: gets no broadcasts.
-    NoBroadcast,
+    NoBroadcast = 1 << 16,
     /// `nomulticast`: gets frames for groups only if it is known to want them.
-    NoMulticast,
+    NoMulticast = 1 << 17,
 }
 
 impl PortFlag {

@@ -154,25 +154,7 @@ pub(super) const SPAN_BIT: u32 = 1 << 8;
 
 /// The bit that a property has in the flags of a port.
 pub const fn flag_bit(flag: PortFlag) -> u32 {
-    match flag {
-        PortFlag::Learn => 1,
-        PortFlag::Discover => 1 << 1,
-        PortFlag::BlockNonIp => 1 << 2,
-        PortFlag::Stp => 1 << 3,
-        PortFlag::Edge => 1 << 4,
-        PortFlag::AutoEdge => 1 << 5,
-        PortFlag::Ptp => 1 << 6,
-        PortFlag::AutoPtp => 1 << 7,
-        PortFlag::Locked => 1 << 9,
-        PortFlag::BpduGuard => 1 << 10,
-        PortFlag::BpduFilter => 1 << 11,
-        PortFlag::McastRouter => 1 << 12,
-        PortFlag::RootGuard => 1 << 13,
-        PortFlag::FastLeave => 1 << 14,
-        PortFlag::Hairpin => 1 << 15,
-        PortFlag::NoBroadcast => 1 << 16,
-        PortFlag::NoMulticast => 1 << 17,
-    }
+    flag as u32
 }
 
 /// The whole configuration of a switch.

@@ -22,30 +22,23 @@ const SWITCH_FLAGS: [(u32, &str); 8] = [
     (0x4000, "LINK2"),
     (0x8000, "MULTICAST"),
 ];
-const PORT_FLAGS: [(u32, &str); 18] = [
-    (flag_bit(PortFlag::Learn), "LEARNING"),
-    (flag_bit(PortFlag::Discover), "DISCOVER"),
-    (flag_bit(PortFlag::BlockNonIp), "BLOCKNONIP"),
-    (flag_bit(PortFlag::Stp), "STP"),
-    (flag_bit(PortFlag::Edge), "EDGE"),
-    (flag_bit(PortFlag::AutoEdge), "AUTOEDGE"),
-    (flag_bit(PortFlag::Ptp), "PTP"),
-    (flag_bit(PortFlag::AutoPtp), "AUTOPTP"),
-    (SPAN_BIT, "SPAN"),
-    (flag_bit(PortFlag::Locked), "LOCKED"),
-    (flag_bit(PortFlag::BpduGuard), "BPDUGUARD"),
-    (flag_bit(PortFlag::BpduFilter), "BPDUFILTER"),
-    (flag_bit(PortFlag::McastRouter), "MCASTROUTER"),
-    (flag_bit(PortFlag::RootGuard), "ROOTGUARD"),
-    (flag_bit(PortFlag::FastLeave), "FASTLEAVE"),
-    (flag_bit(PortFlag::Hairpin), "HAIRPIN"),
-    (flag_bit(PortFlag::NoBroadcast), "NOBROADCAST"),
-    (flag_bit(PortFlag::NoMulticast), "NOMULTICAST"),
-];
+
+/// The names of a port's flags, from the lowest bit on: the words that set them, in capitals.
+fn port_flag_names() -> Vec<(u32, String)> {
+    let shown = |flag: PortFlag| match flag {
+        PortFlag::Learn => "LEARNING".to_string(),
+        _ => flag.word().to_ascii_uppercase(),
+    };
+    let mut names: Vec<_> = PortFlag::ALL.map(|flag| (flag_bit(flag), shown(flag))).into();
+    names.push((SPAN_BIT, "SPAN".to_string()));
+    names.sort_unstable();
+    names
+}
 
 /// A number in hex with the names of its bits.
-fn format_flags(number: u32, names: &[(u32, &str)]) -> String {
-    let set: Vec<&str> = names.iter().filter(|(bit, _)| number & bit != 0).map(|(_, name)| *name).collect();
+fn format_flags(number: u32, names: &[(u32, impl AsRef<str>)]) -> String {
+    let set = names.iter().filter(|(bit, _)| number & bit != 0).map(|(_, name)| name.as_ref());
+    let set: Vec<&str> = set.collect();
     format!("flags={number:x}<{}>", set.join(","))
 }
 
@@ -233,7 +226,7 @@ fn format_encapsulation(config: &Config) -> String {
 fn port_lines(text: &mut String, at: usize, port: &Port, spanning: Option<&SpanningPort>) {
     let of_role = if port.role == Role::Span { SPAN_BIT } else { 0 };
     let flags = port.flags | of_role | spanning.map_or(0, |of| of.flags);
-    let _ = writeln!(text, "\t{} {}", port.name, format_flags(flags, &PORT_FLAGS));
+    let _ = writeln!(text, "\t{} {}", port.name, format_flags(flags, &port_flag_names()));
     if port.role == Role::Span {
         return;
     }

@@ -53,41 +53,36 @@ impl ConnectionKeeper {
 
     /// Its name, as metrics have it.
     pub fn name(self) -> &'static str {
-        match self {
-            ConnectionKeeper::Opening => "opening",
-            ConnectionKeeper::Closing => "closing",
-            ConnectionKeeper::Unusual => "unusual",
-            ConnectionKeeper::Local => "local",
-            ConnectionKeeper::Policy => "policy",
-            ConnectionKeeper::Translation => "translation",
-            ConnectionKeeper::Rule => "rules",
-            ConnectionKeeper::FlowTable => "flow-table",
-            ConnectionKeeper::Window => "windows",
-            ConnectionKeeper::Route => "route",
-            ConnectionKeeper::OtherPort => "other-port",
-            ConnectionKeeper::Pending => "pending",
-            ConnectionKeeper::Room => "room",
-        }
+        self.words().0
     }
 
     /// What it says of a connection, in a few words.
     pub fn meaning(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            ConnectionKeeper::Opening => "not established yet",
-            ConnectionKeeper::Closing => "closing",
-            ConnectionKeeper::Unusual => {
-                "has a helper, adjusted sequence numbers, a SYN proxy or a zone, or is offloaded to a card"
+            ConnectionKeeper::Opening => ("opening", "not established yet"),
+            ConnectionKeeper::Closing => ("closing", "closing"),
+            ConnectionKeeper::Unusual => (
+                "unusual",
+                "has a helper, adjusted sequence numbers, a SYN proxy or a zone, or is offloaded to a card",
+            ),
+            ConnectionKeeper::Local => ("local", "one end is this machine"),
+            ConnectionKeeper::Policy => ("policy", "its family stays with the kernel, or has no rules"),
+            ConnectionKeeper::Translation => ("translation", "translated where the kernel no longer does"),
+            ConnectionKeeper::Rule => ("rules", "a rule stands in the way, or may"),
+            ConnectionKeeper::FlowTable => ("flow-table", "may come into a flow table, but is not in it"),
+            ConnectionKeeper::Window => ("windows", "the kernel must follow its windows"),
+            ConnectionKeeper::Route => ("route", "its routes are the kernel's, or lead by several ports"),
+            ConnectionKeeper::OtherPort => {
+                ("other-port", "translated, and leaves by another port than when it began")
             }
-            ConnectionKeeper::Local => "one end is this machine",
-            ConnectionKeeper::Policy => "its family stays with the kernel, or has no rules",
-            ConnectionKeeper::Translation => "translated where the kernel no longer does",
-            ConnectionKeeper::Rule => "a rule stands in the way, or may",
-            ConnectionKeeper::FlowTable => "may come into a flow table, but is not in it",
-            ConnectionKeeper::Window => "the kernel must follow its windows",
-            ConnectionKeeper::Route => "its routes are the kernel's, or lead by several ports",
-            ConnectionKeeper::OtherPort => "translated, and leaves by another port than when it began",
-            ConnectionKeeper::Pending => "the kernel has not let segments out of window through yet",
-            ConnectionKeeper::Room => "no room among the flows",
+            ConnectionKeeper::Pending => {
+                ("pending", "the kernel has not let segments out of window through yet")
+            }
+            ConnectionKeeper::Room => ("room", "no room among the flows"),
         }
     }
 }

@@ -272,11 +272,11 @@ pub(super) const READY: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withheld {
     /// By the user's policy.
-    Policy,
+    Policy = 2,
     /// Its driver does not send what programs redirect to it.
-    NoRedirect,
+    NoRedirect = 3,
     /// It is not adopted, or down.
-    NotAdopted,
+    NotAdopted = 4,
 }
 
 impl Withheld {
@@ -284,11 +284,7 @@ impl Withheld {
 
     /// What the word [`HOP_READY`] of its hops says.
     pub(super) fn to_state(self) -> u32 {
-        match self {
-            Withheld::Policy => 2,
-            Withheld::NoRedirect => 3,
-            Withheld::NotAdopted => 4,
-        }
+        self as u32
     }
 
     pub(super) fn from_state(state: u32) -> Option<Withheld> {
@@ -402,67 +398,59 @@ impl Reason {
 
     /// Its name, as metrics have it.
     pub fn name(self) -> &'static str {
-        match self {
-            Reason::OtherAddress => "other-address",
-            Reason::OtherProtocol => "other-protocol",
-            Reason::OtherVlan => "other-vlan",
-            Reason::Malformed => "malformed",
-            Reason::Policy => "policy",
-            Reason::Options => "options",
-            Reason::Expired => "expired",
-            Reason::Source => "source",
-            Reason::ReversePath => "reverse-path",
-            Reason::NoRoute => "no-route",
-            Reason::Kernel => "kernel-route",
-            Reason::Unresolved => "unresolved",
-            Reason::TooBig => "too-big",
-            Reason::SamePort => "same-port",
-            Reason::Changing => "changing",
-            Reason::NoRedirect => "deaf",
-            Reason::Stale => "stale",
-            Reason::MultiBuffer => "multi-buffer",
-            Reason::NotEstablished => "not-established",
-            Reason::Renewal => "renewal",
-            Reason::Closing => "closing",
-            Reason::OtherPort => "other-port",
-            Reason::Rule => "rule",
-            Reason::Window => "window",
-            Reason::NotLearned => "not-learned",
-            Reason::NotAdopted => "not-adopted",
-        }
+        self.words().0
     }
 
     /// What it says of a packet, in a few words.
     pub fn meaning(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Reason::OtherAddress => "for another link address",
-            Reason::OtherProtocol => "neither IPv4 nor IPv6",
-            Reason::OtherVlan => "of a VLAN that is not adopted",
-            Reason::Malformed => "headers are cut short or contradict each other",
-            Reason::Policy => "the port or family stays with the kernel by a rule, a filter or a setting",
-            Reason::Options => "has options, or a header for routers on its path",
-            Reason::Expired => "its TTL or hop limit ends here",
-            Reason::Source => "its source may not be forwarded, or is an address of this machine",
-            Reason::ReversePath => "the route back to its source is not what the port demands",
-            Reason::NoRoute => "no route to its destination",
-            Reason::Kernel => {
-                "its route is the kernel's: to this machine, to a link, to nowhere, or for some sources only"
+            Reason::OtherAddress => ("other-address", "for another link address"),
+            Reason::OtherProtocol => ("other-protocol", "neither IPv4 nor IPv6"),
+            Reason::OtherVlan => ("other-vlan", "of a VLAN that is not adopted"),
+            Reason::Malformed => ("malformed", "headers are cut short or contradict each other"),
+            Reason::Policy => {
+                ("policy", "the port or family stays with the kernel by a rule, a filter or a setting")
             }
-            Reason::Unresolved => "the neighbor's link address is not known",
-            Reason::TooBig => "longer than the MTU of the output, or without room for a tunnel's header",
-            Reason::SamePort => "would leave where it came, and the kernel may send a redirect",
-            Reason::Changing => "routes changed meanwhile",
-            Reason::NoRedirect => "the output's driver sends nothing that XDP redirects",
-            Reason::Stale => "the process has not renewed its programs' lease",
-            Reason::MultiBuffer => "in several buffers, which the output's driver does not send",
-            Reason::NotEstablished => "of no established connection that is known",
-            Reason::Renewal => "renews the kernel's entry of its connection",
-            Reason::Closing => "opens or closes its connection, or came behind what may have closed it",
-            Reason::OtherPort => "at another port than its connection is forwarded at",
-            Reason::Rule => "of a connection that a rule stands in the way of",
-            Reason::Window => "of a connection of TCP whose windows the kernel must follow",
-            Reason::NotLearned => "its source is not known at that bridge member, or that forwards nothing",
-            Reason::NotAdopted => "would leave by an interface that is not adopted, or down",
+            Reason::Options => ("options", "has options, or a header for routers on its path"),
+            Reason::Expired => ("expired", "its TTL or hop limit ends here"),
+            Reason::Source => ("source", "its source may not be forwarded, or is an address of this machine"),
+            Reason::ReversePath => {
+                ("reverse-path", "the route back to its source is not what the port demands")
+            }
+            Reason::NoRoute => ("no-route", "no route to its destination"),
+            Reason::Kernel => (
+                "kernel-route",
+                "its route is the kernel's: to this machine, to a link, to nowhere, or for some sources only",
+            ),
+            Reason::Unresolved => ("unresolved", "the neighbor's link address is not known"),
+            Reason::TooBig => {
+                ("too-big", "longer than the MTU of the output, or without room for a tunnel's header")
+            }
+            Reason::SamePort => {
+                ("same-port", "would leave where it came, and the kernel may send a redirect")
+            }
+            Reason::Changing => ("changing", "routes changed meanwhile"),
+            Reason::NoRedirect => ("deaf", "the output's driver sends nothing that XDP redirects"),
+            Reason::Stale => ("stale", "the process has not renewed its programs' lease"),
+            Reason::MultiBuffer => {
+                ("multi-buffer", "in several buffers, which the output's driver does not send")
+            }
+            Reason::NotEstablished => ("not-established", "of no established connection that is known"),
+            Reason::Renewal => ("renewal", "renews the kernel's entry of its connection"),
+            Reason::Closing => {
+                ("closing", "opens or closes its connection, or came behind what may have closed it")
+            }
+            Reason::OtherPort => ("other-port", "at another port than its connection is forwarded at"),
+            Reason::Rule => ("rule", "of a connection that a rule stands in the way of"),
+            Reason::Window => ("window", "of a connection of TCP whose windows the kernel must follow"),
+            Reason::NotLearned => {
+                ("not-learned", "its source is not known at that bridge member, or that forwards nothing")
+            }
+            Reason::NotAdopted => ("not-adopted", "would leave by an interface that is not adopted, or down"),
         }
     }
 }
