@@ -143,16 +143,9 @@ impl HostRoutes {
             HostRouteChange::Add(route) => (NEW_ROUTE, NLM_F_CREATE | NLM_F_EXCL, route),
             HostRouteChange::Delete(route) => (DEL_ROUTE, 0, route),
         };
-        let mut request = build::route(
-            kind,
-            to,
-            HOST_ROUTE_PROTOCOL,
-            &[
-                build::gateway(gateway),
-                build::link(self.index),
-                build::attribute(RTA_PRIORITY, &HOST_ROUTE_METRIC.to_ne_bytes()),
-            ],
-        );
+        let metric = build::attribute(RTA_PRIORITY, &HOST_ROUTE_METRIC.to_ne_bytes());
+        let attributes = [build::gateway(gateway), build::link(self.index), metric];
+        let mut request = build::route(kind, to, HOST_ROUTE_PROTOCOL, &attributes);
         request[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_ACK | flags).to_ne_bytes());
         request[build::ROUTE_FLAGS] = RTNH_F_ONLINK;
         self.sequence = self.sequence.wrapping_add(1);

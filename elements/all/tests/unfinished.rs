@@ -304,12 +304,8 @@ fn passed(class: &'static Class, config: &str, pull: bool, packet: Packet) -> Ve
     }
     bench.run_once();
     let mut left = |output| {
-        let mut batch = Batch::default();
-        if is_pull(after, output, pull) {
-            batch.extend(bench.pull(output, 64));
-        }
-        batch.extend(bench.drain_sent(output));
-        batch.drain().collect()
+        let pulled = if is_pull(after, output, pull) { bench.pull(output, 64) } else { Vec::new() };
+        pulled.into_iter().chain(bench.drain_sent(output)).collect()
     };
     (0..outputs).map(&mut left).collect()
 }

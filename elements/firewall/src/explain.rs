@@ -152,12 +152,10 @@ fn basis_text(basis: FilterBasis, rule: Option<&RuleJson>) -> String {
         FilterBasis::Skipped => "passes: the rules say 'set skip on' this interface".into(),
         FilterBasis::Fragment => "waits for the other fragments, with which it is filtered".into(),
         FilterBasis::State | FilterBasis::QuotedState => {
-            let whose =
-                if basis == FilterBasis::State { "its state" } else { "the state of the packet it quotes" };
-            match rule {
-                Some(_) => format!("passes by {whose}, from {by}"),
-                None => format!("passes by {whose}, whose rule is gone"),
-            }
+            let is_own = basis == FilterBasis::State;
+            let whose = if is_own { "its state" } else { "the state of the packet it quotes" };
+            let source = if rule.is_some() { format!("from {by}") } else { "whose rule is gone".into() };
+            format!("passes by {whose}, {source}")
         }
         FilterBasis::Pass(keep) => format!("passes: {by}{}", state_text(keep)),
         FilterBasis::Block(reply) => format!("blocked: {by}{}", reply_text(reply)),

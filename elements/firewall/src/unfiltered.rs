@@ -74,15 +74,13 @@ mod tests {
     #[test]
     fn only_neighbor_discovery_of_the_link_is_not_filtered() {
         let port = port();
-        let (solicitation, advertisement) =
-            (Icmp6Type::NEIGHBOR_SOLICITATION, Icmp6Type::NEIGHBOR_ADVERTISEMENT);
         for (to, hops, kind, expected) in [
-            ("ff02::1:ff00:1", 255, solicitation, [true, true]),
-            ("fe80::1", 255, advertisement, [true, true]),
-            ("2001:db8::1", 255, solicitation, [true, true]),
+            ("ff02::1:ff00:1", 255, Icmp6Type::NEIGHBOR_SOLICITATION, [true, true]),
+            ("fe80::1", 255, Icmp6Type::NEIGHBOR_ADVERTISEMENT, [true, true]),
+            ("2001:db8::1", 255, Icmp6Type::NEIGHBOR_SOLICITATION, [true, true]),
             // The router would forward it.
-            ("2001:db8:1::9", 255, solicitation, [false, true]),
-            ("2001:db8::1", 254, solicitation, [false, false]),
+            ("2001:db8:1::9", 255, Icmp6Type::NEIGHBOR_SOLICITATION, [false, true]),
+            ("2001:db8::1", 254, Icmp6Type::NEIGHBOR_SOLICITATION, [false, false]),
             ("2001:db8::1", 255, Icmp6Type::ECHO_REQUEST, [false, false]),
         ] {
             let packet = ip6().src("2001:db8::9").dst(to).hop_limit(hops).icmp(kind, 0, [0; 4]);

@@ -174,11 +174,8 @@ fn parse_limits(args: &Args<'_>, config: &mut Config) -> Result<(), ArgError> {
     let limits = &mut config.limits;
     (limits.entries, limits.rate) = (args.read("MAXADDR")?, args.read("LEARN_RATE")?);
     if !(1..=MOST_ENTRIES).contains(&limits.entries) {
-        return Err(argument_error(
-            "MAXADDR",
-            &limits.entries.to_string(),
-            format!("is none of 1 to {MOST_ENTRIES}"),
-        ));
+        let wants = format!("is none of 1 to {MOST_ENTRIES}");
+        return Err(argument_error("MAXADDR", &limits.entries.to_string(), wants));
     }
     limits.timeout = match args.read::<u32>("TIMEOUT")? {
         0 => u32::MAX,

@@ -120,8 +120,7 @@ fn routes_are_followed(net: &Net, path: &str) -> Result<()> {
     assert_eq!(by_kernel(&net.r)?, before, "none of these were the kernel's");
     route("replace 192.0.2.0/24 via 10.0.2.77")?;
     reaches(0)?;
-    adopted.stop(SOON)?;
-    Ok(())
+    adopted.stop(SOON).map(drop)
 }
 
 #[test]
@@ -180,8 +179,7 @@ fn what_tc_sends_meets_what_is_set_up_where_it_leaves() {
         passes(0)?;
         net.r.run(["tc", "qdisc", "delete", "dev", "eth1", "root"])?;
         passes(1)?;
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 

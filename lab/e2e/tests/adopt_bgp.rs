@@ -238,8 +238,7 @@ fn daemons_and_packets_agree(label: &str, is_bird: bool) {
         }
         three.down("eth0")?;
         until_fast_by(net, [true, true, false])?;
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 
@@ -309,7 +308,6 @@ fn a_feed_of_bird_comes_and_goes() {
             net.send(&flows(100))?;
             Ok(by_kernel(&net.r)? == before)
         })?;
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }

@@ -130,8 +130,7 @@ fn flows_go_by_the_gateways_that_are_left_when_links_fail() {
         goes_by([true, true, true])?;
         net.gateways[2].down("eth0")?;
         goes_by([true, true, false])?;
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 
@@ -179,8 +178,7 @@ fn neighbors_that_only_the_fast_path_uses_are_asked_again() {
         let filter = format!("arp[6:2] = 1 and ether dst {mac}");
         net.gateways[0].capture_with("eth0", &["-Q", "in", &filter])?.wait_for(3, 3 * SOON)?;
         assert_eq!(by_kernel(&net.r)?, before, "all of the stream was fast meanwhile");
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 
@@ -228,8 +226,7 @@ fn a_dead_gateway_is_noticed_as_by_the_kernel_alone() {
         let mut adopted = net.adopt("tc")?;
         until_the_stream_is_fast(net)?;
         eprintln!("adopted: dead after {:?}", death_is_noticed(net, stream)?);
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 
@@ -252,8 +249,7 @@ fn the_link_address_of_a_gateway_is_followed() {
         until(SOON, answers)?;
         eprintln!("moved and announced: answers after {:?}", start.elapsed());
         until_the_stream_is_fast(net)?;
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 
@@ -280,7 +276,6 @@ fn vlans_of_adopted_ports_are_forwarded_between() {
             let pings = net.a.ping_with("198.18.0.1", 5, &["-i", "0.01", "-W", "1"])?;
             Ok(pings.received == 5 && by_kernel(&net.r)? == before)
         })?;
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }

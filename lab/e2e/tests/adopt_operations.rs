@@ -93,8 +93,7 @@ fn the_control_socket_tells_its_state_and_reads_everything_again() {
         let before = looks()?;
         net.r.run(["kill", "-HUP", &adopted.id().to_string()])?;
         until(SOON, || Ok(looks()? > before))?;
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 
@@ -115,9 +114,8 @@ fn programs_forward_while_a_large_table_is_read_again() {
         }
         pings.stop(SOON)?;
         let after = adopted.state()?;
-        for port in 0..2 {
-            assert_eq!(after["ports"][port]["kernel"]["stale"], 0, "{after}");
-        }
+        let stale = [0, 1].map(|port| &after["ports"][port]["kernel"]["stale"]);
+        assert_eq!(stale, [0, 0], "{after}");
         assert!(after["ports"][0]["received"].as_u64() >= Some(100), "{after}");
         adopted.stop(SOON).map(drop)
     });
@@ -156,8 +154,7 @@ fn the_counters_of_interfaces_hold_what_goes_past_the_kernel_by_tc() {
                 [after.rx_packets - before.rx_packets, after.tx_packets - before.tx_packets];
             assert!(received >= 100 && sent >= 100, "{received} {sent}");
         }
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 
@@ -338,8 +335,7 @@ fn with_a_graph_all_else_is_given_up_and_packets_pass() {
         let mut adopted = adopt_by("graph", net, &[])?;
         assert_restricted(&adopted, LENT);
         until(SOON, || Ok(net.a.ping_with("10.0.2.2", 5, &["-i", "0.01"])?.received == 5))?;
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 
@@ -365,8 +361,7 @@ fn what_forwarding_does_not_take_is_given_up_and_changes_are_still_followed() {
         let before = received(&adopted)?;
         assert_eq!(net.a.ping_with("192.0.2.1", 10, &["-i", "0.01"])?.received, 10);
         assert!(received(&adopted)? >= before + 10, "past the kernel");
-        adopted.stop(SOON)?;
-        Ok(())
+        adopted.stop(SOON).map(drop)
     });
 }
 

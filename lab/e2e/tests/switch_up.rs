@@ -295,15 +295,14 @@ fn fragments_pass_rules_as_a_whole_and_leave_as_fragments() {
             pass in inet6 proto icmp6\npass out\n";
         let files = folder_with(&[("hostname.veb0", veb0), ("hostname.cnmac*", "up\n"), ("pf.conf", rules)]);
         for (n, host) in net.hosts.iter().enumerate() {
-            host.command(["ip", "address", "add", &format!("fd00::{}/64", n + 1), "dev", "eth0", "nodad"])
-                .run()?;
+            host.run(["ip", "address", "add", &format!("fd00::{}/64", n + 1), "dev", "eth0", "nodad"])?;
         }
         let running = start(net, files.path(), &["--map", MAP])?;
-        for (to, size) in
-            [("10.0.0.2", "3000"), ("fd00::2", "3000"), ("10.0.0.2", "20000"), ("fd00::2", "20000")]
-        {
-            let pings = net.hosts[0].ping_with(to, 3, &["-s", size])?;
-            assert_eq!((pings.received, pings.duplicates), (3, 0), "{size} bytes to {to}");
+        for size in ["3000", "20000"] {
+            for to in ["10.0.0.2", "fd00::2"] {
+                let pings = net.hosts[0].ping_with(to, 3, &["-s", size])?;
+                assert_eq!((pings.received, pings.duplicates), (3, 0), "{size} bytes to {to}");
+            }
         }
         assert_eq!(net.hosts[1].ping_with("10.0.0.1", 1, &["-s", "3000"])?.received, 0);
         end(running.process).map(drop)

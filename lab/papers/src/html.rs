@@ -31,13 +31,11 @@ fn with_charts<'a>(
     let chart = |name: &str| charts.iter().find(|(known, _)| known == name).map(|(_, svg)| svg.as_str());
     let mut is_inside = false;
     events.filter_map(move |event| match event {
-        Event::Start(Tag::Image { ref dest_url, .. }) => match chart(dest_url) {
-            Some(svg) => {
-                is_inside = true;
-                Some(Event::InlineHtml(CowStr::from(svg)))
-            }
-            None => Some(event),
-        },
+        Event::Start(Tag::Image { ref dest_url, .. }) => {
+            let Some(svg) = chart(dest_url) else { return Some(event) };
+            is_inside = true;
+            Some(Event::InlineHtml(CowStr::from(svg)))
+        }
         Event::End(TagEnd::Image) if is_inside => {
             is_inside = false;
             None

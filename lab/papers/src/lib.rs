@@ -205,9 +205,8 @@ mod tests {
         for (name, text) in &files {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let Outcome::Done { text, verdicts, charts } = read(folder.path(), "veb2021").unwrap() else {
-            panic!()
-        };
+        let done = read(folder.path(), "veb2021").unwrap();
+        let Outcome::Done { text, verdicts, charts } = done else { panic!() };
         assert_eq!((text.as_str(), verdicts), ("# One\n", vec![verdict]));
         assert_eq!(charts, ["veb2021-a.svg", "veb2021-b.svg"]);
         let missing = read(folder.path(), "freebsd2009").unwrap_err().to_string();

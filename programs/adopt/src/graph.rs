@@ -116,18 +116,15 @@ impl Graph {
         let mut numbers: HashMap<NextHopSetId, usize> = HashMap::new();
         let mut specs = Vec::new();
         let mut dead = Vec::new();
-        let all: Vec<(Prefix<A>, usize)> = routes
-            .iter()
-            .map(|(prefix, way)| {
-                let number = *numbers.entry(*way).or_insert_with(|| {
-                    let (spec, without) = self.route_spec(*way);
-                    specs.push(spec);
-                    dead.extend(without);
-                    specs.len() - 1
-                });
-                (*prefix, number)
+        let mut number_of = |way: NextHopSetId| {
+            *numbers.entry(way).or_insert_with(|| {
+                let (spec, without) = self.route_spec(way);
+                specs.push(spec);
+                dead.extend(without);
+                specs.len() - 1
             })
-            .collect();
+        };
+        let all: Vec<_> = routes.iter().map(|(prefix, way)| (*prefix, number_of(*way))).collect();
         self.change_tables(|tables, now| {
             tables.load_routes(&specs, all.iter().copied(), now)?;
             withdraw_gateways(tables, &dead);

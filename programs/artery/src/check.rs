@@ -96,10 +96,8 @@ fn stand_in_for_missing(ir: &Ir, mapped: &[(String, String)], names: &mut Names)
     let takes_device = |node: &&Node| ["FromDevice", "ToDevice"].contains(&node.class.as_str());
     let device = |node: &Node| {
         let first = args::split(&node.config).into_iter().next()?;
-        let named = args::split_keyword(&first)
-            .filter(|(keyword, _)| *keyword == "DEVNAME")
-            .map(|(_, name)| name.to_string());
-        args::parse_word(&named.unwrap_or(first))
+        let named = args::split_keyword(&first).filter(|(keyword, _)| *keyword == "DEVNAME");
+        args::parse_word(named.map_or(first.as_str(), |(_, name)| name))
     };
     let devices: BTreeSet<String> = ir.nodes.iter().filter(takes_device).filter_map(device).collect();
     let mut missing = Vec::new();

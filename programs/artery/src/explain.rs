@@ -99,14 +99,11 @@ fn route(
 ) -> anyhow::Result<Value> {
     let FilteredPacket { packet, gateway, .. } = filtered;
     let served = if came_by == "host" { None } else { service::find_service(router, packet)? };
+    let mut ask = |question: String| router.query("explain_json", &question);
     let mut said = match (served, gateway) {
         (Some(served), _) => served.explain_with_router(router, came_by, packet, plain.clone())?,
-        (None, Some(gateway)) => {
-            router.query("explain_json", &format!("{came_by} towards {gateway} {packet}"))?
-        }
-        (None, None) if packet.starts_with("frame ") => {
-            router.query("explain_json", &format!("{came_by} {packet}"))?
-        }
+        (None, Some(gateway)) => ask(format!("{came_by} towards {gateway} {packet}"))?,
+        (None, None) if packet.starts_with("frame ") => ask(format!("{came_by} {packet}"))?,
         (None, None) => plain.clone(),
     };
     // What was asked about, whatever it becomes on its way.

@@ -72,13 +72,12 @@ impl Loaded {
         let arguments = node.config_span;
         let text = self.sources.snippet(arguments);
         let alike = |other: &&Problem| other.node == problem.node && other.texts == problem.texts;
-        let all = self.problems.iter().filter(alike).count().max(1);
-        let rank =
-            self.problems.iter().filter(alike).take_while(|other| !std::ptr::eq(*other, problem)).count();
+        let all: Vec<&Problem> = self.problems.iter().filter(alike).collect();
+        let rank = all.iter().take_while(|other| !std::ptr::eq(**other, problem)).count();
         // The same text may be there, and wrong, several times.
         let find = |part: &String| {
             let places = [whole_arguments(text, part), places_in(text, part)];
-            let at = *places.iter().find(|places| places.len() == all)?.get(rank)?;
+            let at = *places.iter().find(|places| places.len() == all.len().max(1))?.get(rank)?;
             Some((at, part.len()))
         };
         let at = problem.texts.iter().find_map(find);

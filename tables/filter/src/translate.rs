@@ -224,24 +224,13 @@ mod tests {
     fn every_protocol_has_its_checksum_adjusted() {
         let (a, b) = ([9, 8, 7, 6], [1, 2, 3, 4]);
         let to = ends(a, b, [777, 888]);
-        expect(
-            ip4().udp(1, 2).payload([5; 7]).bytes(),
-            to,
-            ip4().src(a).dst(b).udp(777, 888).payload([5; 7]).bytes(),
-        );
-        expect(ip4().tcp(1, 2).bytes(), to, ip4().src(a).dst(b).tcp(777, 888).bytes());
-        expect(
-            ip4().raw(47, [1; 9]).bytes(),
-            ends(a, b, [0, 0]),
-            ip4().src(a).dst(b).raw(47, [1; 9]).bytes(),
-        );
-        expect(
-            ip4().icmp_echo(7, 8).bytes(),
-            ends(a, b, [9, 8]),
-            ip4().src(a).dst(b).icmp_echo(9, 8).bytes(),
-        );
-        let reply = ip4().icmp_echo_reply(7, 8).bytes();
-        expect(reply, ends(a, b, [8, 9]), ip4().src(a).dst(b).icmp_echo_reply(9, 8).bytes());
+        let expect = |packet: Ip4, to, translated: Ip4| expect(packet.bytes(), to, translated.bytes());
+        let out = || ip4().src(a).dst(b);
+        expect(ip4().udp(1, 2).payload([5; 7]), to, out().udp(777, 888).payload([5; 7]));
+        expect(ip4().tcp(1, 2), to, out().tcp(777, 888));
+        expect(ip4().raw(47, [1; 9]), ends(a, b, [0, 0]), out().raw(47, [1; 9]));
+        expect(ip4().icmp_echo(7, 8), ends(a, b, [9, 8]), out().icmp_echo(9, 8));
+        expect(ip4().icmp_echo_reply(7, 8), ends(a, b, [8, 9]), out().icmp_echo_reply(9, 8));
     }
 
     #[test]

@@ -517,10 +517,8 @@ mod tests {
                 assert!(has(None, None, key) && has(Some(ports[1]), Some(protocol), key));
                 assert!(!has(Some(ports[0]), None, key) && !has(None, Some(IpProtocol(1)), key));
                 assert!(!has(None, None, elsewhere) && !has(None, None, key.reversed()));
-                assert!(
-                    !Pattern::match_none().matches_key(&key)
-                        && !Pattern::match_none().matches_key(&K::default())
-                );
+                let none = Pattern::match_none();
+                assert!(!none.matches_key(&key) && !none.matches_key(&K::default()));
             }
             assert!(K::destination_pattern("::".parse().unwrap(), None, None).is_some() == to.is_ipv6());
         }

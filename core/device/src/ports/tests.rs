@@ -30,10 +30,8 @@ fn a_queue_goes_back_to_its_port_with_what_waits_in_it() {
     let port = ports.insert("right", right);
     let handle = port.rx(0).unwrap();
     let name = || "right".to_owned();
-    assert_eq!(
-        port.rx(0).err(),
-        Some(DeviceError::Taken { name: name(), half: PortHalf::Receive, queue: 0 })
-    );
+    let taken = DeviceError::Taken { name: name(), half: PortHalf::Receive, queue: 0 };
+    assert_eq!(port.rx(0).err(), Some(taken));
     let (half, queue, queues) = (PortHalf::Transmit, 1, 1);
     assert_eq!(port.tx(1).err(), Some(DeviceError::NoSuchQueue { name: name(), half, queue, queues }));
     let mut batch = Batch::default();

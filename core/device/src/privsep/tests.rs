@@ -7,7 +7,7 @@ use crate::{DeviceError, HostPortState, TapSettings};
 use rustix::fd::{AsFd, OwnedFd};
 use serde::de::DeserializeOwned;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;

@@ -23,12 +23,9 @@ pub(super) fn write_report(state: &TraceState, packets: &[Traced]) -> String {
 fn write_line(text: &mut String, packet: usize, record: &TraceRecord) {
     let TraceRecord { copy, time, worker, event, element, class, snapshot } = record;
     let (event, port, detail) = describe_event(event);
-    let _ = write!(
-        text,
-        "{packet}\t{copy}\t{}.{:09}\t{worker}\t{event}\t{element}\t{class}\t{port}\t{detail}",
-        time.seconds(),
-        time.subsec_nanos()
-    );
+    let time = format!("{}.{:09}", time.seconds(), time.subsec_nanos());
+    let of_element = format!("{worker}\t{event}\t{element}\t{class}\t{port}\t{detail}");
+    let _ = write!(text, "{packet}\t{copy}\t{time}\t{of_element}");
     match snapshot {
         Some(shot) => {
             let network = shot.network.map_or(String::new(), |offset| offset.to_string());

@@ -168,8 +168,7 @@ impl Path {
                 false
             }
         };
-        // The router's timers run only when time passes, which it does not between the
-        // explanation and the end.
+        // The router's timers run only when time passes, which it does not between explanation and end.
         let sent = self.take_all();
         let (now, counted) = (self.drops(), self.counts());
         let added = |reason: &DropReason| {

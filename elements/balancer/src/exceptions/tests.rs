@@ -474,9 +474,8 @@ fn exceptions_of_both_families_are_found() {
 fn methods_that_depend_on_earlier_packets_have_no_exceptions_and_are_named() {
     for method in ["resilient", "per-packet", "flowlet", "least-loaded"] {
         let mut bench = bench(&format!("{FOUR}, METHOD {method}"));
-        for (handler, asked) in
-            [("exceptions_part", ""), ("exception_events", "now"), ("exception_events", "")]
-        {
+        let questions = [("exceptions_part", ""), ("exception_events", "now"), ("exception_events", "")];
+        for (handler, asked) in questions {
             let refusal = bench.read(handler, asked).unwrap_err().to_string();
             assert!(refusal.contains(&format!("METHOD {method}")) && refusal.contains("maglev"), "{refusal}");
         }

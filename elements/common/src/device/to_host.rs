@@ -103,10 +103,9 @@ impl Element for ToHost {
             };
         };
         let port = self.ports.find(device).ok_or_else(|| {
-            StartError::new(format!(
-                "ToHost requires an initialized FromHost with the same DEVNAME, '{device}'"
-            ))
-            .with_help(format!("add FromHost({device}, ADDRESS/LENGTH), which makes the device"))
+            let why = format!("ToHost requires an initialized FromHost with the same DEVNAME, '{device}'");
+            let help = format!("add FromHost({device}, ADDRESS/LENGTH), which makes the device");
+            StartError::new(why).with_help(help)
         })?;
         self.sender.start(port, cx)
     }

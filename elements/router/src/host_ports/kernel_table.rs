@@ -91,13 +91,11 @@ impl KernelTable {
     fn remove_route(&mut self, prefix: AnyPrefix, route: &Route) {
         let Some(list) = self.routes.get_mut(&prefix) else { return };
         let is_like = |one: &Candidate| one.priority == route.priority;
-        let same = list.iter().position(|one| is_like(one) && is_same_path(&one.path, &route.path));
-        if let Some(at) = same {
+        let has_it =
+            |one: &Candidate| route.family == Family::V6 && is_like(one) && can_join_siblings(&one.path);
+        if let Some(at) = list.iter().position(|one| is_like(one) && is_same_path(&one.path, &route.path)) {
             list.remove(at);
-        } else if let Some(at) = list
-            .iter()
-            .position(|one| route.family == Family::V6 && is_like(one) && can_join_siblings(&one.path))
-        {
+        } else if let Some(at) = list.iter().position(has_it) {
             let mut rest = (*list[at].path).clone();
             rest.hops.retain(|hop| !route.path.hops.iter().any(|gone| is_same_hop(hop, gone)));
             if rest.hops.is_empty() {

@@ -48,13 +48,9 @@ impl Wanted {
     /// one of them at most.
     pub(super) fn from_router(router: &SharedRouter, reach: Reach) -> Wanted {
         let mut found = RouteCollector { reach, routes: HashMap::new(), hops: HashMap::new() };
-        let is_whole =
-            found.add_family(
-                router,
-                |prefix| if let AnyPrefix::V4(prefix) = prefix { Some(prefix) } else { None },
-            ) && found.add_family(router, |prefix| {
-                if let AnyPrefix::V6(prefix) = prefix { Some(prefix) } else { None }
-            });
+        let of_v4 = |prefix| if let AnyPrefix::V4(prefix) = prefix { Some(prefix) } else { None };
+        let of_v6 = |prefix| if let AnyPrefix::V6(prefix) = prefix { Some(prefix) } else { None };
+        let is_whole = found.add_family(router, of_v4) && found.add_family(router, of_v6);
         let tables = router.lock_tables();
         let ports = if reach == Reach::Router { tables.port_views() } else { &[] };
         let mut link_local: Vec<Ipv6Addr> =

@@ -226,14 +226,11 @@ mod tests {
             other[LINK + 22..LINK + 24].copy_from_slice(&port_number.to_be_bytes());
             assert!(!is_taken(&other));
         }
-        let transit =
-            build_frame("10.0.1.9".parse().unwrap(), "10.9.9.9".parse().unwrap(), 49_999, &control());
-        let mut transit = transit.unwrap();
+        let build =
+            |to: &str| build_frame("10.0.1.9".parse().unwrap(), to.parse().unwrap(), 49_999, &control());
+        let mut transit = build("10.9.9.9").unwrap();
         transit[..6].copy_from_slice(&port.address.0);
         assert!(!is_taken(&transit));
-        assert_eq!(
-            build_frame("10.0.1.9".parse().unwrap(), "fe80::1".parse().unwrap(), 49_999, &control()),
-            None
-        );
+        assert_eq!(build("fe80::1"), None);
     }
 }

@@ -126,11 +126,11 @@ impl SlowPath {
     ) {
         let Some(port) = job.port(id) else { return };
         let frame = match *action {
-            PortAction::V4(Action::Ask { address, to }) => {
-                Some(self.build_arp_request(id, port, address.into(), to))
+            PortAction::V4(Action::Ask { address: ip, to }) => {
+                Some(self.build_arp_request(id, port, ip.into(), to))
             }
-            PortAction::V6(Action::Ask { address, to }) => {
-                self.build_solicitation(id, port, address.into(), to)
+            PortAction::V6(Action::Ask { address: ip, to }) => {
+                self.build_solicitation(id, port, ip.into(), to)
             }
             PortAction::V4(Action::Event(_)) | PortAction::V6(Action::Event(_)) => return,
         };

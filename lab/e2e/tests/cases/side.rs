@@ -252,10 +252,7 @@ fn is_address_claim(frame: &[u8]) -> bool {
 }
 
 fn is_icmp6_housekeeping(frame: &[u8]) -> bool {
-    let Some(packet) = frame.strip_prefix(&frame[..12]).and_then(|rest| rest.strip_prefix(&[0x86, 0xdd]))
-    else {
-        return false;
-    };
+    let Some(packet) = frame[12..].strip_prefix(&[0x86, 0xdd]) else { return false };
     let is_multicast = packet.get(24) == Some(&0xff);
     // A report of memberships comes behind a hop-by-hop header of 8 bytes.
     let kind = match packet.get(6) {

@@ -61,15 +61,11 @@ impl Findings for Report {
              no figures.\n",
             self.machine, self.repetitions, self.prefixes
         );
-        text += &format!(
-            "\nBefore they were timed, {}. The oracle is a hash table for every length.\n",
-            self.checked
-        );
+        let (checked, open) = (&self.checked, self.open_table());
+        text +=
+            &format!("\nBefore they were timed, {checked}. The oracle is a hash table for every length.\n");
         text += &format!("\n## Closed loop: million lookups a second\n\n{}", self.closed_table());
-        text += &format!(
-            "\n## 800,000 packets a second, and the greatest rate without loss\n\n{}",
-            self.open_table()
-        );
+        text += &format!("\n## 800,000 packets a second, and the greatest rate without loss\n\n{open}");
         text += "\nThe generator and the forwarding thread need a processor each. Where less was offered \
             than 800,000, or packets were lost beside idle time, other programs had them; the rate \
             without loss then can't be told.\n";

@@ -131,9 +131,8 @@ impl Stage {
             let (start, before) = (Instant::now(), packets());
             thread::sleep(Duration::from_millis(case.millis));
             // Where others have the processors, a sample takes longer.
-            while packets() < before + LEAST
-                && !self.threads.iter().all(|thread| thread.is_over.load(Acquire))
-            {
+            let are_over = || self.threads.iter().all(|thread| thread.is_over.load(Acquire));
+            while packets() < before + LEAST && !are_over() {
                 thread::sleep(Duration::from_millis(1));
             }
             (packets() - before) as f64 / start.elapsed().as_secs_f64() / 1e6

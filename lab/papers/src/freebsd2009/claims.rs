@@ -250,14 +250,10 @@ impl Judge<'_> {
         let found = (!all.is_empty()).then(|| {
             let packets: u64 = all.values().map(|found| found.packets).sum();
             let wrong: u64 = all.values().map(|found| found.wrong + found.lost).sum();
-            let stale: Vec<String> = all
-                .iter()
-                .filter(|(_, found)| found.stale > 0)
-                .map(|(engine, found)| {
-                    let share = 100.0 * found.stale as f64 / found.packets.max(1) as f64;
-                    format!("{} {share:.0} %", engine.letter())
-                })
-                .collect();
+            let share = |found: &Verified| 100.0 * found.stale as f64 / found.packets.max(1) as f64;
+            let stale = all.iter().filter(|(_, found)| found.stale > 0);
+            let stale = stale.map(|(engine, found)| format!("{} {:.0} %", engine.letter(), share(found)));
+            let stale: Vec<String> = stale.collect();
             let stale = match stale.is_empty() {
                 true => "none took a route that was not the best any more".to_string(),
                 false => format!("but by routes that were not the best any more went: {}", stale.join(", ")),

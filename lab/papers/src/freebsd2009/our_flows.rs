@@ -183,11 +183,8 @@ mod tests {
         };
         let renewed = view(&mut sender);
         assert_eq!(one(&mut sender, "8.8.8.8"), Sent::Out(0, B));
-        assert_eq!(
-            (view(&mut sender), sender.flows.len()),
-            (renewed, 1),
-            "it is the same flow, renewed once"
-        );
+        let known = (view(&mut sender), sender.flows.len());
+        assert_eq!(known, (renewed, 1), "it is the same flow, renewed once");
         assert_eq!(Some(renewed), tables.generation().settled().map(|number| number as u32));
     }
 

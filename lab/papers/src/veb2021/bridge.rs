@@ -202,10 +202,8 @@ impl Pf<'_> {
             self.from = port as u16;
         }
         let Some(filter) = &mut self.filter else { return true };
-        let is_ip = |ethernet: Ethernet<&[u8]>| {
-            ethernet.ether_type() == EtherType::IPV4 || ethernet.ether_type() == EtherType::IPV6
-        };
-        if !Ethernet::new(packet.data()).is_ok_and(is_ip) {
+        let ether_type = Ethernet::new(packet.data()).map(|ethernet| ethernet.ether_type());
+        if !matches!(ether_type, Ok(EtherType::IPV4 | EtherType::IPV6)) {
             return true;
         }
         let (spot, from) = (FilterPoint::Port(port as u16), self.from);

@@ -202,10 +202,8 @@ impl<A: Address + Ord, F: CompiledFib<A>> Routes<A, F> {
         ways: &GroupTable,
     ) -> Option<Group> {
         let told = self.art.get(Prefix::host(address));
-        let spot = self
-            .spots
-            .entry(address)
-            .or_insert_with(|| NeighborAddress { route_group: told, near: Vec::new() });
+        let new_spot = || NeighborAddress { route_group: told, near: Vec::new() };
+        let spot = self.spots.entry(address).or_insert_with(new_spot);
         let at = spot.near.iter().position(|(on, _)| *on == link);
         let before = at.map(|at| spot.near.swap_remove(at).1);
         spot.near.extend(group.map(|group| (link, group)));

@@ -119,8 +119,8 @@ mod tests {
         ] {
             assert!(answer(request).starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}");
         }
-        let open =
-            answer("GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n");
+        let accept = "Accept: application/openmetrics-text;version=1.0.0";
+        let open = answer(&format!("GET /metrics HTTP/1.1\r\n{accept}\r\n\r\n"));
         assert!(open.contains("Content-Type: application/openmetrics-text; version=1.0.0; "), "{open}");
         assert!(open.ends_with("a 1\n# EOF\n"), "{open}");
         let refused = Http(|| Err("no".to_string())).answer(b"GET /metrics HTTP/1.1\r\n\r\n");

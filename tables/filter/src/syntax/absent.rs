@@ -54,18 +54,11 @@ fn missing_interface(rule: &Rule, interfaces: &Interfaces) -> Option<String> {
     let received_on = rule.received_on.as_ref().filter(|(is_negated, _)| !is_negated).map(|(_, name)| name);
     let ends = [&rule.source, &rule.destination].into_iter().filter_map(of_end);
     let pools = [&rule.nat, &rule.redirect].into_iter().flatten().filter_map(of_pool);
-    let places = on
-        .into_iter()
-        .map(|name| ("on ", name, ""))
-        .chain(received_on.map(|name| ("received-on ", name, "")));
-    let named = places.chain(ends.chain(pools).map(|name| ("(", name, ")")));
+    let places = [on.map(|name| ("on ", name, "")), received_on.map(|name| ("received-on ", name, ""))];
+    let named = places.into_iter().flatten().chain(ends.chain(pools).map(|name| ("(", name, ")")));
     let (before, name, behind) = { named }.find(|(_, name, _)| is_absent(name))?;
-    Some(format!(
-        "{before}{}{behind}: no interface here is called so or in a group that is, so that this rule never \
-         applies; {}",
-        name.0,
-        list_interfaces(interfaces)
-    ))
+    let why = "no interface here is called so or in a group that is, so that this rule never applies";
+    Some(format!("{before}{}{behind}: {why}; {}", name.0, list_interfaces(interfaces)))
 }
 
 fn of_end(end: &Endpoint) -> Option<&InterfaceName> {

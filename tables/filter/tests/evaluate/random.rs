@@ -336,13 +336,9 @@ pub(crate) fn interfaces() -> Interfaces {
         domain,
         addresses: addresses.to_vec(),
     };
+    let em0 = [address("10.0.0.1", 30), address("10.1.0.2", 16), address("2001:db8::1", 64)];
     Interfaces(vec![
-        record(
-            "em0",
-            &[],
-            0,
-            &[address("10.0.0.1", 30), address("10.1.0.2", 16), address("2001:db8::1", 64)],
-        ),
+        record("em0", &[], 0, &em0),
         record("em1", &["wan"], 0, &[address("10.0.0.5", 32)]),
         record("lo0", &[], 0, &[address("10.0.0.7", 8)]),
         record("vlan0", &["wan"], 1, &[]),

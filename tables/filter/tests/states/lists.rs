@@ -80,20 +80,22 @@ fn states_are_killed_by_host_label_id_and_key() {
     }
 }
 
+/// What was logged since it was asked last; nothing else happened.
+fn logged<T>(world: &mut World, what: impl Fn(&LogRecord) -> T) -> Vec<T> {
+    let record = |event| match event {
+        FilterEvent::Log(record) => what(&record),
+        other => panic!("{other:?}"),
+    };
+    world.events().into_iter().map(record).collect()
+}
+
 #[test]
 fn what_rules_log_is_told_with_rule_and_reason() {
     let mut world = World::new("block in log\npass out log (all)\nmatch out log");
     world.refuses(ip4().udp(1, 2), FilterDropReason::Match);
     world.leaves(ip4().udp(1, 2));
     world.leaves(ip4().udp(1, 2));
-    let logged: Vec<_> = world
-        .events()
-        .into_iter()
-        .map(|event| match event {
-            FilterEvent::Log(record) => (record.action, record.rule, record.direction),
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let logged = logged(&mut world, |record| (record.action, record.rule, record.direction));
     let expected = [
         (LogAction::Block, Some(0), Direction::In),
         (LogAction::Match, Some(2), Direction::Out),
@@ -111,14 +113,7 @@ fn rules_that_another_asked_to_hear_of_are_logged_with_what_they_say_themselves(
     let mut world = World::new(rules);
     world.comes(ip4().udp(7, 2));
     world.refuses(ip4().udp(7, 9), FilterDropReason::Match);
-    let logged: Vec<_> = world
-        .events()
-        .into_iter()
-        .map(|event| match event {
-            FilterEvent::Log(record) => (record.action, record.rule),
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let logged = logged(&mut world, |record| (record.action, record.rule));
     use LogAction::{Block, Match, Pass};
     let first = [(Match, Some(0)), (Block, Some(1)), (Pass, Some(2))];
     let second = [&first[..], &[(Block, Some(3))]].concat();

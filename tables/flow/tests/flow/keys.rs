@@ -54,14 +54,10 @@ fn flows_to_a_destination_know_nothing_else() {
 fn what_should_not_be_remembered_has_no_key() {
     let from_to = |src: &str, dst: &str| ip4().src(src).dst(dst).udp(1, 2).bytes();
     assert!(of4(&from_to("10.0.0.1", "10.0.0.2")).is_some());
-    for (src, dst) in [
-        ("10.0.0.1", "10.0.0.1"),
-        ("127.0.0.1", "10.0.0.1"),
-        ("10.0.0.1", "127.1.2.3"),
-        ("0.0.0.0", "10.0.0.1"),
-    ] {
-        assert_eq!(of4(&from_to(src, dst)), None, "{src} {dst}");
+    for src in ["10.0.0.1", "127.0.0.1", "0.0.0.0"] {
+        assert_eq!(of4(&from_to(src, "10.0.0.1")), None, "{src}");
     }
+    assert_eq!(of4(&from_to("10.0.0.1", "127.1.2.3")), None);
     let ip = || ip4().src("10.0.0.1").dst("10.0.0.2");
     assert_eq!(of4(&ip().udp(0, 2).bytes()), None);
     assert_eq!(of4(&ip().tcp(1, 0).bytes()), None);

@@ -331,19 +331,15 @@ impl Tables {
             Target::Unreachable => return Ok(Hop::end(Outcome::Unreachable)),
             Target::Prohibited => return Ok(Hop::end(Outcome::Prohibited)),
         };
-        match (port, gateway) {
-            (Some(port), None) if usize::from(port.0) >= self.ports.len() => {
-                Err(RouterError::NoSuchPort(port))
-            }
-            (Some(port), None) => Ok(Hop::OnLink { port, mtu }),
-            (None, None) => Err(RouterError::NoWay),
-            (_, Some(address)) if address.is_ipv4() && A::BITS == 128 => {
-                Err(RouterError::GatewayFamily(address))
-            }
-            (port, Some(address)) => {
-                Ok(Hop::Gateway { port: self.port_of_gateway(address, port)?, address, mtu })
-            }
+        let Some(address) = gateway else {
+            let port = port.ok_or(RouterError::NoWay)?;
+            let is_known = usize::from(port.0) < self.ports.len();
+            return if is_known { Ok(Hop::OnLink { port, mtu }) } else { Err(RouterError::NoSuchPort(port)) };
+        };
+        if address.is_ipv4() && A::BITS == 128 {
+            return Err(RouterError::GatewayFamily(address));
         }
+        Ok(Hop::Gateway { port: self.port_of_gateway(address, port)?, address, mtu })
     }
 
     /// Puts these static routes in the place of all there are in their family, at once: each is a prefix and

@@ -65,13 +65,11 @@ fn what_is_busy_is_tried_again_with_growing_pauses_and_not_for_ever() {
     }
     let mut pauses = Vec::new();
     let mut left = 4;
-    let result = retry(
-        |pause| pauses.push(pause.as_millis()),
-        || {
-            left -= 1;
-            if left > 0 { busy() } else { Ok(7) }
-        },
-    );
+    let on_fourth_try = || {
+        left -= 1;
+        if left > 0 { busy() } else { Ok(7) }
+    };
+    let result = retry(|pause| pauses.push(pause.as_millis()), on_fourth_try);
     assert_eq!((result.unwrap(), pauses), (7, vec![1, 2, 4]));
     let mut total = Duration::ZERO;
     let result = retry(|pause| total += pause, busy::<()>);
