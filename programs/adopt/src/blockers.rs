@@ -41,7 +41,7 @@ const STAYS_TRANSLATED: &str = ", no rules: connections stay translated";
 
 /// An interface that packets would be forwarded from and to. A VLAN on another interface is a
 /// port of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Port {
     /// The kernel's number for it.
     pub index: u32,
@@ -299,10 +299,8 @@ mod tests {
     fn a_guard_says_in_one_line_what_it_is_and_what_it_keeps() {
         let guard = Blocker::new(BlockerKind::Filter, "tc: u32 filter".into(), "shown by: tc".into())
             .at_port(3, Direction::In);
-        assert_eq!(
-            guard.to_string(),
-            "tc: u32 filter: what arrives there stays with the kernel (shown by: tc)"
-        );
+        let found = guard.to_string();
+        assert_eq!(found, "tc: u32 filter: what arrives there stays with the kernel (shown by: tc)");
         let all = Blocker { port: None, ..guard };
         assert_eq!(all.to_string(), "tc: u32 filter: IPv4 and IPv6 stay with the kernel (shown by: tc)");
     }

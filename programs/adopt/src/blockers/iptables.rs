@@ -303,9 +303,7 @@ mod tests {
     fn a_table_that_nobody_can_look_into_keeps_traffic() {
         let why = run_save("no-such-program").unwrap_err();
         let guards = unreadable_tables(&PLACES[0], &["filter".to_owned()], &why);
-        assert!(
-            guards[0].what.contains("tables filter exist") && guards[0].what.contains("missing"),
-            "{guards:?}"
-        );
+        assert!(guards[0].what.contains("tables filter exist"), "{guards:?}");
+        assert!(guards[0].what.contains("missing"), "{guards:?}");
     }
 }

@@ -365,10 +365,8 @@ mod tests {
              stays with the kernel (shown by: ip -d link show dev eth0)"
         );
         let bridge = link(7, "br0", "bridge", &[]);
-        assert_eq!(
-            said(&slave(&[bridge]), Some(OwnHook::Tc)),
-            [("eth0 belongs to bridge br0".into(), Direction::Both)]
-        );
+        let found = said(&slave(&[bridge]), Some(OwnHook::Tc));
+        assert_eq!(found, [("eth0 belongs to bridge br0".into(), Direction::Both)]);
         let programmed = |attached| {
             let xdp = nested(XDP, &[attribute(XDP_ATTACHED, &[attached]), number(XDP_PROGRAM, 33)]);
             [link(2, "eth0", "veth", &[xdp])]
@@ -380,10 +378,8 @@ mod tests {
             let lower = [&[number(LOWER, 2)], more].concat();
             [link(2, "eth0", "veth", &[]), link(3, "iv", "ipvlan", &lower)]
         };
-        assert_eq!(
-            said(&child(&[]), None),
-            [("ipvlan iv takes packets that arrive at eth0".into(), Direction::In)]
-        );
+        let found = said(&child(&[]), None);
+        assert_eq!(found, [("ipvlan iv takes packets that arrive at eth0".into(), Direction::In)]);
         assert_eq!(said(&child(&[number(LOWER_NAMESPACE, 0)]), None), []);
         let macvlan = |mode| {
             let info = [name(INFO_KIND, "macvtap"), nested(INFO_DATA, &[number(MACVLAN_MODE, mode)])];

@@ -428,14 +428,7 @@ mod tests {
     use artery_netlink::request::written::{self, big_endian, name, nested};
 
     fn ports() -> Vec<Port> {
-        let port = |(index, name): (u32, &str)| Port {
-            index,
-            name: name.into(),
-            vlan_on: None,
-            own: None,
-            bridging: Default::default(),
-            is_tunnel: false,
-        };
+        let port = |(index, name): (u32, &str)| Port { index, name: name.into(), ..Port::default() };
         [(2, "eth0"), (3, "eth1"), (4, "wan")].map(port).to_vec()
     }
 

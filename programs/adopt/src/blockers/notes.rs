@@ -40,14 +40,7 @@ mod tests {
 
     #[test]
     fn who_will_see_less_is_told() {
-        let ports = [Port {
-            index: 2,
-            name: "eth0".into(),
-            vlan_on: None,
-            own: None,
-            bridging: Default::default(),
-            is_tunnel: false,
-        }];
+        let ports = [Port { index: 2, name: "eth0".into(), ..Port::default() }];
         let table =
             "sk RefCnt Type Proto Iface R Rmem User Inode\n0 3 3 0003 2 1 0 0 1\n0 3 3 0003 9 1 0 0 1\n";
         assert!(of_sockets(table, &ports).unwrap().starts_with("A packet socket listens"));

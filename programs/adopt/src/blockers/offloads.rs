@@ -55,14 +55,7 @@ mod tests {
 
     #[test]
     fn a_card_that_takes_tags_off_keeps_what_arrives_there() {
-        let port = Port {
-            index: 2,
-            name: "eth0".into(),
-            vlan_on: None,
-            own: None,
-            bridging: Default::default(),
-            is_tunnel: false,
-        };
+        let port = Port { index: 2, name: "eth0".into(), ..Port::default() };
         let found = tag_blocker(&port, Ok(true)).unwrap();
         assert_eq!((found.port, found.family, found.direction), (Some(2), None, Direction::In));
         assert!(found.remedy.contains("ethtool -K eth0 rxvlan off"), "{found}");

@@ -182,14 +182,7 @@ mod tests {
 
     #[test]
     fn what_one_setting_keeps_of_all_ports_is_said_once() {
-        let ports = [1, 2].map(|index| Port {
-            index,
-            name: format!("eth{index}"),
-            vlan_on: None,
-            own: None,
-            bridging: Default::default(),
-            is_tunnel: false,
-        });
+        let ports = [1, 2].map(|index| Port { index, name: format!("eth{index}"), ..Port::default() });
         let one = |index, name| {
             guard(BlockerKind::Forwarding, "off", name, 0, "1")
                 .for_family(Family::V6)

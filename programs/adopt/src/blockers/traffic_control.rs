@@ -176,24 +176,15 @@ mod tests {
 
     #[test]
     fn a_guard_names_port_side_and_kind() {
-        let port = Port {
-            index: 2,
-            name: "eth0".into(),
-            vlan_on: None,
-            own: None,
-            bridging: Default::default(),
-            is_tunnel: false,
-        };
+        let port = Port { index: 2, name: "eth0".into(), ..Port::default() };
         let filter = TcObject::read(&object(2, "u32", 49152 << 16)).unwrap();
         let guard = of_filter(&port, &filter, Direction::In);
         assert_eq!(guard.what, "tc: u32 filter at ingress of eth0 (pref 49152)");
         assert_eq!(guard.remedy, "shown by: tc filter show dev eth0 ingress");
         let some = |count, of_artery| Ok(AttachedPrograms { count, of_artery });
         let guard = of_programs(&port, some(2, 0), Direction::Out).unwrap();
-        assert_eq!(
-            (guard.what.as_str(), guard.direction),
-            ("eth0: 2 BPF programs at TCX egress", Direction::Out)
-        );
+        assert_eq!(guard.what.as_str(), "eth0: 2 BPF programs at TCX egress");
+        assert_eq!(guard.direction, Direction::Out);
         let what = |found| of_programs(&port, found, Direction::In).map(|guard| guard.what);
         assert_eq!(what(some(1, 1)).unwrap(), "eth0: 1 BPF program of Artery at TCX ingress");
         assert_eq!(what(some(3, 1)).unwrap(), "eth0: 3 BPF programs at TCX ingress, of which 1 of Artery");

@@ -48,14 +48,7 @@ mod tests {
 
     #[test]
     fn what_a_tunnel_leaves_to_the_kernel_is_named() {
-        let port = Port {
-            index: 7,
-            name: "tun7".into(),
-            vlan_on: None,
-            own: None,
-            bridging: Default::default(),
-            is_tunnel: true,
-        };
+        let port = Port { index: 7, name: "tun7".into(), is_tunnel: true, ..Port::default() };
         let tunnel = |protocol, option| IpTunnel {
             protocol,
             local: Ipv4Addr::new(192, 0, 2, 1),
@@ -72,10 +65,8 @@ mod tests {
         let arrives = ("tun7 is a tunnel, whose headers the kernel takes off".into(), None, Direction::In);
         assert_eq!(said(TunnelProtocol::Gre, None), std::slice::from_ref(&arrives));
         let ipip = "tun7 is a tunnel of IPIP, which carries IPv4 alone".into();
-        assert_eq!(
-            said(TunnelProtocol::Ipip, None),
-            [arrives.clone(), (ipip, Some(Family::V6), Direction::Out)]
-        );
+        let found = said(TunnelProtocol::Ipip, None);
+        assert_eq!(found, [arrives.clone(), (ipip, Some(Family::V6), Direction::Out)]);
         let key = ("tun7 is a tunnel with an option: key".into(), None, Direction::Out);
         assert_eq!(said(TunnelProtocol::Gre, Some(TunnelOption::Key)), [arrives, key]);
     }

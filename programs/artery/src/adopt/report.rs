@@ -279,13 +279,9 @@ In 2.0 s the kernel forwarded:
     fn json_has_the_same() {
         let json = json(&findings());
         assert_eq!((&json["ports"][1]["path"], &json["ports"][1]["ipv4"]), (&"tc".into(), &"fast-in".into()));
-        assert_eq!(
-            (&json["kept"][0]["port"], &json["kept"][0]["direction"]),
-            (&"eth1".into(), &"out".into())
-        );
-        assert_eq!(
-            (&json["traffic"]["ipv4"]["share_most"], &json["traffic"]["ipv6"]["share_most"]),
-            (&0.25.into(), &Value::Null)
-        );
+        assert_eq!(json["kept"][0]["port"], "eth1");
+        assert_eq!(json["kept"][0]["direction"], "out");
+        assert_eq!(json["traffic"]["ipv4"]["share_most"], 0.25);
+        assert_eq!(json["traffic"]["ipv6"]["share_most"], Value::Null);
     }
 }

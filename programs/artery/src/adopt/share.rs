@@ -156,10 +156,8 @@ mod tests {
         let dev = "Inter-|   Receive  |  Transmit\n face |bytes packets |bytes packets\n\
                    \x20   lo: 1 2 0 0 0 0 0 0 1 2 0 0 0 0 0 0\n  eth0: 9 8 0 0 0 0 0 0 7 6 0 0 0 0 0 0\n";
         let found = of_interfaces(dev);
-        assert_eq!(
-            found.into_iter().collect::<Vec<_>>(),
-            [("eth0".to_owned(), Packets { received: 8, passed: 6 })]
-        );
+        let result = found.into_iter().collect::<Vec<_>>();
+        assert_eq!(result, [("eth0".to_owned(), Packets { received: 8, passed: 6 })]);
         for cut in 0..snmp.len() {
             let _ =
                 (of_ipv4(&snmp[..cut]), of_ipv6(&snmp6[..cut.min(snmp6.len())]), of_interfaces(&snmp[..cut]));
@@ -179,10 +177,7 @@ mod tests {
         let ports = [(1, "eth0"), (2, "eth1")].map(|(index, name)| Port {
             index,
             name: name.into(),
-            vlan_on: None,
-            own: None,
-            bridging: Default::default(),
-            is_tunnel: false,
+            ..Port::default()
         });
         let share = |guards: &[Blocker]| measured.share(Family::V4, &ports.each_ref(), guards);
         let guard = |port, direction, kind| Blocker {

@@ -240,14 +240,7 @@ fn ports(session: &Session, kernel: &Sample) -> Vec<PortStatus> {
             LinkKind::Vlan { parent, .. } if own.is_none() => Some(parent),
             _ => None,
         };
-        let port = Port {
-            index,
-            name: link.name.clone(),
-            vlan_on,
-            own: None,
-            bridging: Default::default(),
-            is_tunnel: false,
-        };
+        let port = Port { index, name: link.name.clone(), vlan_on, ..Port::default() };
         let carrier = vlan_on.and_then(|carrier| links.get(&carrier)).map(|carrier| carrier.name.clone());
         ports.push(PortStatus::of(session, &port, carrier, counted, kernel));
     }
@@ -444,9 +437,7 @@ mod tests {
 
     #[test]
     fn kinds_have_the_names_of_metrics() {
-        assert_eq!(
-            ["Nftables", "VirtualServers"].map(hyphenated),
-            ["nftables".to_string(), "virtual-servers".to_string()]
-        );
+        let found = ["Nftables", "VirtualServers"].map(hyphenated);
+        assert_eq!(found, ["nftables".to_string(), "virtual-servers".to_string()]);
     }
 }
