@@ -395,18 +395,14 @@ mod tests {
             "eth0: opening a packet socket needs CAP_NET_RAW; run as root, or once \
              'setcap cap_net_raw,cap_net_admin=ep' on this program"
         );
-        assert_eq!(
-            from_io(libc::ENETDOWN),
-            "eth0: interface is down; bring it up with 'ip link set eth0 up'"
-        );
+        let result = from_io(libc::ENETDOWN);
+        assert_eq!(result, "eth0: interface is down; bring it up with 'ip link set eth0 up'");
         assert_eq!(from_io(libc::ENODEV), "eth0: interface vanished while in use");
         let no_memory = from_io(libc::ENOMEM);
         assert!(no_memory.starts_with("eth0: opening a packet socket failed: Cannot allocate memory"));
         let damage = PcapDamage::RecordCut { expected: 60, found: 7 };
         let error = DeviceError::BadFile { path: "a.pcap".into(), offset: 24, record: 1, damage };
-        assert_eq!(
-            error.to_string(),
-            "a.pcap: byte 24, record 1: file ends inside a record: 7 of 60 bytes are there"
-        );
+        let result = error.to_string();
+        assert_eq!(result, "a.pcap: byte 24, record 1: file ends inside a record: 7 of 60 bytes are there");
     }
 }

@@ -23,6 +23,15 @@ const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Where there is no such family.
 const MISSING: &str = "the kernel has no such group; load its module by 'modprobe psample'";
 
+/// Attributes of a sample (PSAMPLE_ATTR_…).
+const IIFINDEX: u16 = 0;
+const OIFINDEX: u16 = 1;
+const ORIGSIZE: u16 = 2;
+const SAMPLE_GROUP: u16 = 3;
+const GROUP_SEQ: u16 = 4;
+const SAMPLE_RATE: u16 = 5;
+const DATA: u16 = 6;
+
 /// A frame that was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameSample<'b> {
@@ -44,13 +53,6 @@ pub struct FrameSample<'b> {
 
 impl<'b> FrameSample<'b> {
     fn attributes(&self) -> Vec<Vec<u8>> {
-        const IIFINDEX: u16 = 0;
-        const OIFINDEX: u16 = 1;
-        const ORIGSIZE: u16 = 2;
-        const SAMPLE_GROUP: u16 = 3;
-        const GROUP_SEQ: u16 = 4;
-        const SAMPLE_RATE: u16 = 5;
-        const DATA: u16 = 6;
         let interfaces = [(IIFINDEX, self.ingress), (OIFINDEX, self.egress)];
         // The kernel writes sixteen bits of these, and none of those it doesn't know.
         let known = interfaces.into_iter().filter(|(_, number)| *number != 0);

@@ -98,11 +98,8 @@ mod tests {
         for micros in [1_100, 10_000, 1_000_000] {
             assert_eq!(after([micros; 60]).awake_time(false, None), Duration::ZERO, "{micros}");
         }
-        assert_eq!(
-            after([0, 950].repeat(30)).awake_time(false, None),
-            AWAKE,
-            "a request and its answer each millisecond"
-        );
+        let found = after([0, 950].repeat(30)).awake_time(false, None);
+        assert_eq!(found, AWAKE, "a request and its answer each millisecond");
     }
 
     #[test]
@@ -110,10 +107,8 @@ mod tests {
         let busy = || vec![5; 40];
         assert_eq!(after(busy().into_iter().chain([1_000_000])).awake_time(false, None), AWAKE);
         assert_eq!(after(busy().into_iter().chain([1_000_000; 3])).awake_time(false, None), Duration::ZERO);
-        assert_eq!(
-            after(busy().into_iter().chain([1_000_000; 3]).chain([5; 20])).awake_time(false, None),
-            AWAKE
-        );
+        let found = after(busy().into_iter().chain([1_000_000; 3]).chain([5; 20])).awake_time(false, None);
+        assert_eq!(found, AWAKE);
     }
 
     #[test]
@@ -128,11 +123,8 @@ mod tests {
         busy.record_wait(millisecond, true);
         assert_eq!(busy.awake_time(false, None), AWAKE - millisecond);
         busy.record_wait(millisecond, true);
-        assert_eq!(
-            busy.awake_time(false, None),
-            Duration::ZERO,
-            "nothing came for as long as it waits awake"
-        );
+        let found = busy.awake_time(false, None);
+        assert_eq!(found, Duration::ZERO, "nothing came for as long as it waits awake");
         busy.record_wait(Duration::ZERO, false);
         assert_eq!(busy.awake_time(false, None), AWAKE, "the packets are back");
     }
@@ -157,11 +149,8 @@ mod tests {
                 assert_eq!(policy.awake_time(true, None), Duration::ZERO, "for commands alone");
             }
         }
-        assert_eq!(
-            after([5; 80]).awake_time(true, None),
-            AWAKE_ALONE,
-            "calls between workers are short waits too"
-        );
+        let found = after([5; 80]).awake_time(true, None);
+        assert_eq!(found, AWAKE_ALONE, "calls between workers are short waits too");
         assert_eq!(after([60; 80]).awake_time(true, None), Duration::ZERO, "no packet would come");
     }
 }

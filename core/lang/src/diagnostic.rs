@@ -208,10 +208,8 @@ mod tests {
             .label("\x07");
         let plain = error.render(&sources);
         assert!(!plain.contains(|c: char| c.is_control() && c != '\n'), "{plain:?}");
-        assert!(
-            plain.contains(r"error: undeclared 'a\x1b[31m'") && plain.contains(r"r\x1b[2J.click:1"),
-            "{plain}"
-        );
+        assert!(plain.contains(r"error: undeclared 'a\x1b[31m'"), "{plain}");
+        assert!(plain.contains(r"r\x1b[2J.click:1"), "{plain}");
         let coloured = error.render_on(&sources, true);
         for command in ["\x1b[2J", "\x1b[31m\u{9b}", "\u{9b}", "\x07"] {
             assert!(!coloured.contains(command), "{coloured:?}");

@@ -374,10 +374,8 @@ mod tests {
 
     #[test]
     fn long_tokens_come_before_single_bytes() {
-        assert_eq!(
-            tokens("->=>::||... - > = : | .. $ab$"),
-            ["->", "=>", "::", "||", "...", "-", ">", "=", ":", "|", ".", ".", "$ab", "$"]
-        );
+        let found = tokens("->=>::||... - > = : | .. $ab$");
+        assert_eq!(found, ["->", "=>", "::", "||", "...", "-", ">", "=", ":", "|", ".", ".", "$ab", "$"]);
     }
 
     #[test]

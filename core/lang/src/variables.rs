@@ -288,10 +288,8 @@ mod tests {
     #[test]
     fn unknown_variables_stay_as_written() {
         let environment = environment(&[("v", "1")]);
-        assert_eq!(
-            environment.expand_text("$nope ${nope} $ $? $# $$ $(x $v) $"),
-            "$nope ${nope} $ $? $# $$ $(x 1) $"
-        );
+        let found = environment.expand_text("$nope ${nope} $ $? $# $$ $(x $v) $");
+        assert_eq!(found, "$nope ${nope} $ $? $# $$ $(x 1) $");
         assert_eq!(environment.expand_text("${no$v}"), "${no1}");
     }
 

@@ -121,10 +121,8 @@ mod tests {
         batch.extend((0..64u8).map(|n| pool.packet_from(&[n]).unwrap()));
         let storage = batch.0.as_ptr();
         batch.filter_map(|p| (p.data()[0] % 2 == 0).then_some(p));
-        assert_eq!(
-            batch.iter().map(|p| p.data()[0]).collect::<Vec<_>>(),
-            (0..64).step_by(2).collect::<Vec<_>>()
-        );
+        let found = batch.iter().map(|p| p.data()[0]).collect::<Vec<_>>();
+        assert_eq!(found, (0..64).step_by(2).collect::<Vec<_>>());
         assert_eq!(batch.0.as_ptr(), storage);
         assert!(batch.0.capacity() >= BATCH);
     }

@@ -443,17 +443,11 @@ mod tests {
         let pool = Pool::new(64, 2).unwrap();
         let bytes = frame(false, true, false, &[1; 3000]);
         assert_eq!(long(pool, &bytes, left(false, true, false, 1000)).segment_len(14), 1040);
-        assert_eq!(
-            long(pool, &bytes, left(false, true, false, 4000)).segment_len(14),
-            3040,
-            "one that is short"
-        );
+        let found = long(pool, &bytes, left(false, true, false, 4000)).segment_len(14);
+        assert_eq!(found, 3040, "one that is short");
         assert_eq!(pool.packet_from(&bytes).unwrap().segment_len(14), 3040);
-        assert_eq!(
-            long(pool, &bytes, left(true, true, false, 1000)).segment_len(14),
-            3040,
-            "not what it says"
-        );
+        let found = long(pool, &bytes, left(true, true, false, 1000)).segment_len(14);
+        assert_eq!(found, 3040, "not what it says");
     }
 
     #[test]

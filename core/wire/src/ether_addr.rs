@@ -141,19 +141,16 @@ mod tests {
     #[test]
     fn groups_are_told_by_the_first_bit() {
         assert!(EtherAddr::BROADCAST.is_group() && EtherAddr::BROADCAST.is_broadcast());
-        assert!(
-            EtherAddr([1, 0, 0x5e, 0, 0, 1]).is_group() && !EtherAddr([1, 0, 0x5e, 0, 0, 1]).is_broadcast()
-        );
+        assert!(EtherAddr([1, 0, 0x5e, 0, 0, 1]).is_group());
+        assert!(!EtherAddr([1, 0, 0x5e, 0, 0, 1]).is_broadcast());
         assert!(!EtherAddr::ZERO.is_group());
     }
 
     #[test]
     fn groups_of_ip_have_groups_of_ethernet() {
         let v4 = |text: &str| EtherAddr::multicast_v4(text.parse().unwrap()).to_string();
-        assert_eq!(
-            (v4("224.0.0.5"), v4("239.255.1.2")),
-            ("01:00:5e:00:00:05".into(), "01:00:5e:7f:01:02".into())
-        );
+        assert_eq!(v4("224.0.0.5"), "01:00:5e:00:00:05");
+        assert_eq!(v4("239.255.1.2"), "01:00:5e:7f:01:02");
         let v6 = EtherAddr::multicast_v6("ff02::1:ff12:3456".parse().unwrap());
         assert_eq!((v6.to_string(), v6.is_group()), ("33:33:ff:12:34:56".into(), true));
     }

@@ -166,14 +166,10 @@ proptest! {
                 }
                 (NdOption::Mtu(ours), NdpOptionSlice::Mtu(theirs)) => prop_assert_eq!(ours, theirs.mtu()),
                 (NdOption::Prefix(ours), NdpOptionSlice::PrefixInformation(theirs)) => {
-                    prop_assert_eq!(
-                        (ours.prefix.octets(), ours.len),
-                        (theirs.prefix(), theirs.prefix_length())
-                    );
-                    prop_assert_eq!(
-                        (ours.on_link, ours.autonomous),
-                        (theirs.on_link(), theirs.autonomous_address_configuration())
-                    );
+                    prop_assert_eq!(ours.prefix.octets(), theirs.prefix());
+                    prop_assert_eq!(ours.len, theirs.prefix_length());
+                    prop_assert_eq!(ours.on_link, theirs.on_link());
+                    prop_assert_eq!(ours.autonomous, theirs.autonomous_address_configuration());
                 }
                 (NdOption::Redirected(ours), NdpOptionSlice::RedirectedHeader(theirs)) => {
                     prop_assert_eq!(ours, theirs.redirected_packet());
@@ -227,14 +223,11 @@ proptest! {
             let Some(TransportSlice::Icmpv4(icmp)) = packet.transport else { panic!("not ICMP") };
             let ip = Ipv4HeaderSlice::from_slice(&frame[14..]).unwrap();
             prop_assert_eq!(ip.header_checksum(), ip.to_header().calc_header_checksum());
-            prop_assert_eq!(
-                (ip.source_addr(), ip.destination_addr()),
-                (router.ip, Ipv4Addr::new(10, 0, 0, 1))
-            );
-            prop_assert_eq!(
-                (icmp.type_u8(), icmp.code_u8(), icmp.bytes5to8()),
-                (error.icmp_type.0, error.code, error.rest)
-            );
+            prop_assert_eq!(ip.source_addr(), router.ip);
+            prop_assert_eq!(ip.destination_addr(), Ipv4Addr::new(10, 0, 0, 1));
+            prop_assert_eq!(icmp.type_u8(), error.icmp_type.0);
+            prop_assert_eq!(icmp.code_u8(), error.code);
+            prop_assert_eq!(icmp.bytes5to8(), error.rest);
             let theirs = Icmpv4Slice::from_slice(icmp.slice()).unwrap();
             prop_assert_eq!(theirs.checksum(), theirs.icmp_type().calc_checksum(icmp.payload()));
             prop_assert_eq!(icmp.payload(), &cause[..cause.len().min(548)]);
@@ -259,10 +252,8 @@ proptest! {
             let made = error.answer_to(&cause, false).unwrap().build_packet(&cause, router);
             let ip = Ipv6HeaderSlice::from_slice(&made).unwrap();
             prop_assert_eq!(usize::from(ip.payload_length()), made.len() - 40);
-            prop_assert_eq!(
-                (ip.source_addr(), ip.destination_addr()),
-                (router, Ipv6::new(&cause).unwrap().src())
-            );
+            prop_assert_eq!(ip.source_addr(), router);
+            prop_assert_eq!(ip.destination_addr(), Ipv6::new(&cause).unwrap().src());
             let icmp = Icmpv6Slice::from_slice(&made[40..]).unwrap();
             prop_assert!(icmp.is_checksum_valid(ip.source(), ip.destination()));
             let known = !matches!(icmp.icmp_type(), Icmpv6Type::Unknown { .. });

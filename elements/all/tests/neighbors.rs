@@ -74,10 +74,8 @@ fn replacements_lose_no_packet_that_waits_in_a_table_of_several_workers() {
     let (plan, counts) = (handle.plan(), handle.counts().unwrap());
     let sent = |name: &str| counts[plan.find_node(name, "").unwrap()].packets;
     assert!(sent("left") > 0 && sent("right") > 0);
-    assert_eq!(
-        handle.read_handler("neighbors.length", "").unwrap(),
-        (sent("left") + sent("right")).to_string()
-    );
+    let found = handle.read_handler("neighbors.length", "").unwrap();
+    assert_eq!(found, (sent("left") + sent("right")).to_string());
     assert_eq!(handle.lost_to_replacement(), 0);
     assert_eq!(handle.read_handler("neighbors.count", "").unwrap(), "3");
     handle.end_run();

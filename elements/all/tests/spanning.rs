@@ -30,11 +30,9 @@ fn a_ring_in_one_router_converges_within_a_second_with_one_port_held_back() {
         $(got_b.count), print $(got_c.count), stop)";
     let said = printed(&format!("{RING}{script}"));
     let of = |what: &str| said.lines().filter(|line| line.contains(what)).count();
-    assert_eq!(
-        (of(" discarding role alternate"), of(" discarding "), of(" forwarding ")),
-        (1, 1, 8),
-        "{said}"
-    );
+    assert_eq!(of(" discarding role alternate"), 1, "{said}");
+    assert_eq!(of(" discarding "), 1, "{said}");
+    assert_eq!(of(" forwarding "), 8, "{said}");
     let counts: Vec<u64> = said.lines().rev().take(2).map(|line| line.parse().unwrap()).collect();
     // A frame each tenth of a second, each of which arrives once.
     assert!(counts.iter().all(|count| (10..=20).contains(count)), "{said}");

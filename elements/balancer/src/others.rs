@@ -159,10 +159,8 @@ mod tests {
         bench.write("add_member", "d 10.0.0.4").unwrap();
         bench.write("method", "xor").unwrap();
         assert_eq!(members(&mut bench, about), before);
-        assert_eq!(
-            (bench.read("flows", "").unwrap(), count(&mut bench, "errors-balanced")),
-            ("200".into(), 200)
-        );
+        assert_eq!(bench.read("flows", "").unwrap(), "200");
+        assert_eq!(count(&mut bench, "errors-balanced"), 200);
         bench.write("remove_member", "b").unwrap();
         let after = members(&mut bench, about);
         assert!(!after.contains(&Ipv4Addr::new(10, 0, 0, 2)), "who is gone gets nothing");

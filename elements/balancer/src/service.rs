@@ -64,10 +64,7 @@ impl FromStr for Service {
             Some("udp") => Some(IpProtocol::UDP),
             Some(_) => return Err(Service::WANTS),
         };
-        match words.next() {
-            None => Ok(Service { address, port, protocol }),
-            Some(_) => Err(Service::WANTS),
-        }
+        if words.next().is_none() { Ok(Service { address, port, protocol }) } else { Err(Service::WANTS) }
     }
 }
 
@@ -122,8 +119,7 @@ mod tests {
         assert!(!web.is_at(other, 80, IpProtocol::TCP));
         assert!(service("192.0.2.1").is_at(address, 7, IpProtocol::UDP));
         assert!(web.overlaps_with(&service("192.0.2.1")) && web.overlaps_with(&service("192.0.2.1:80")));
-        assert!(
-            !web.overlaps_with(&service("192.0.2.1:80 udp")) && !web.overlaps_with(&service("192.0.2.1:81"))
-        );
+        assert!(!web.overlaps_with(&service("192.0.2.1:80 udp")));
+        assert!(!web.overlaps_with(&service("192.0.2.1:81")));
     }
 }

@@ -63,11 +63,8 @@ mod tests {
         for (source, destination) in
             [("127.0.0.1", "10.0.0.2"), ("10.0.0.1", "127.9.9.9"), ("224.0.0.1", "10.0.0.2")]
         {
-            assert_eq!(
-                header_fault(&four(source, destination)),
-                Some(FilterDropReason::Normalize),
-                "{source} {destination}"
-            );
+            let found = header_fault(&four(source, destination));
+            assert_eq!(found, Some(FilterDropReason::Normalize), "{source} {destination}");
         }
         let mut wrong = four("10.0.0.1", "10.0.0.2");
         wrong[8] ^= 1;
@@ -87,11 +84,8 @@ mod tests {
             ("::ffff:10.0.0.1", "2001:db8::2"),
             ("2001:db8::1", "ff01::1"),
         ] {
-            assert_eq!(
-                header_fault(&six(source, destination)),
-                Some(FilterDropReason::Normalize),
-                "{source} {destination}"
-            );
+            let found = header_fault(&six(source, destination));
+            assert_eq!(found, Some(FilterDropReason::Normalize), "{source} {destination}");
         }
     }
 

@@ -218,7 +218,7 @@ fn parse_port(config: &mut Config, text: &str) -> Result<(), ArgError> {
     let mut flags = Vec::new();
     for word in words {
         let (on, bare) = word.strip_prefix('-').map_or((true, word), |bare| (false, bare));
-        match (word, PortFlag::ALL.into_iter().find(|flag| flag.word() == bare)) {
+        match (word, PortFlag::from_word(bare)) {
             (_, Some(flag)) if flag.is_of_tree() => {
                 let wants = "is of the spanning tree; IFCONFIG takes it, as in";
                 return Err(argument_error(

@@ -77,11 +77,8 @@ fn tcp_with_default_offloads_goes_by_the_graph_uncut() {
 fn tcp_with_default_offloads_goes_by_the_path_that_is_chosen() {
     on_the_net("adopt-tcp", |net| {
         let mut adopted = Running::adopt_ports(&net.r, &["eth0", "eth1"])?;
-        assert!(
-            adopted.stderr_so_far().contains("eth0: by tc: frames from veth"),
-            "{}",
-            adopted.stderr_so_far()
-        );
+        let said = adopted.stderr_so_far();
+        assert!(said.contains("eth0: by tc: frames from veth"), "{said}");
         for far in FAR {
             assert!(net.a.iperf3(&net.b, far, &["-t", "1"])?.bits_per_second > 1e7, "{far}");
         }

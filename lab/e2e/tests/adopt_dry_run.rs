@@ -394,11 +394,8 @@ fn nothing_is_touched_and_the_share_of_current_traffic_is_told() {
         }
         let output = process.wait(SOON)?;
         assert_eq!((output.code(), output.stderr.as_str()), (Some(0), ""));
-        assert!(
-            output.stdout.contains("IPv4 packets, of which about 100 % would be accelerated"),
-            "{}",
-            output.stdout
-        );
+        let stdout = &output.stdout;
+        assert!(stdout.contains("IPv4 packets, of which about 100 % would be accelerated"), "{stdout}");
         assert!(output.stdout.contains("Nothing keeps traffic between these ports"), "{}", output.stdout);
         let row = output.stdout.lines().find(|line| line.starts_with("eth0")).unwrap_or_default();
         let cells: Vec<_> = row.split_whitespace().take(6).collect();

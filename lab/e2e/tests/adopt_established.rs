@@ -77,11 +77,8 @@ fn established_connections_go_past_a_firewall(path: &str) {
         })?;
         let output = end(router.process)?;
         let least = 3 * ROUNDS as u64;
-        assert!(
-            forwarded(&output.stdout, "eth0") > least && forwarded(&output.stdout, "eth1") > least,
-            "{}",
-            output.stdout
-        );
+        let stdout = &output.stdout;
+        assert!(forwarded(&stdout, "eth0") > least && forwarded(&stdout, "eth1") > least, "{stdout}");
         assert!(output.stdout.contains("past rules, of established connections"), "{}", output.stdout);
         Ok(())
     });

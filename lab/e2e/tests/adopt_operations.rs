@@ -82,10 +82,8 @@ fn the_control_socket_tells_its_state_and_reads_everything_again() {
         let mut adopted = adopt(net, &[])?;
         let state = adopted.state()?;
         assert_eq!(state["schema_version"], 1);
-        assert_eq!(
-            (&state["ports"][0]["name"], &state["ports"][1]["name"]),
-            (&"eth0".into(), &"eth1".into())
-        );
+        assert_eq!(state["ports"][0]["name"], "eth0");
+        assert_eq!(state["ports"][1]["name"], "eth1");
         assert!(state["ports"][0]["received"].as_u64() >= Some(4), "{state}");
         assert!(adopted.handler(&["handlers"])?.contains("metrics\tr"));
         assert!(adopted.handler(&["report"])?.starts_with("eth0: "));
@@ -286,10 +284,9 @@ fn a_service_manager_is_told_and_the_log_is_lines_of_json() {
         for event in ["port", "forwarding", "reread", "guard", "stopping"] {
             let line = lines.iter().find(|line| line["event"] == event);
             let line = line.unwrap_or_else(|| panic!("no {event}: {log}"));
-            assert!(
-                line["level"] == "info" && line["time"].is_string() && line["message"].is_string(),
-                "{line}"
-            );
+            assert!(line["level"] == "info", "{line}");
+            assert!(line["time"].is_string(), "{line}");
+            assert!(line["message"].is_string(), "{line}");
         }
         Ok(())
     });

@@ -160,11 +160,8 @@ fn an_interface_that_is_renamed_moved_or_made_again_is_used_on_by_each_method() 
             hosts.r.address("eth1", "10.0.0.3/24")?;
             assert_eq!(hosts.b.ping("10.0.0.3", 1)?.received, 0, "{method}");
             let stderr = end(router)?.stderr;
-            assert_eq!(
-                stderr.matches("eth1: there is an interface 'eth1' again").count(),
-                3,
-                "{method}: {stderr}"
-            );
+            let found = stderr.matches("eth1: there is an interface 'eth1' again").count();
+            assert_eq!(found, 3, "{method}: {stderr}");
             hosts.r.run(["ip", "address", "flush", "dev", "eth1"])?;
         }
         Ok(())

@@ -48,11 +48,8 @@ fn the_router_answers_for_itself_and_says_what_it_cannot_reach() {
         }
         let report = line.a.ping("192.0.2.1", 2)?;
         assert!(report.received == 0 && report.errors > 0, "{}", report.text);
-        assert!(
-            report.text.contains("From 10.0.1.1") && report.text.contains("Net Unreachable"),
-            "{}",
-            report.text
-        );
+        let text = &report.text;
+        assert!(text.contains("From 10.0.1.1") && text.contains("Net Unreachable"), "{text}");
         Ok(())
     });
 }

@@ -160,10 +160,8 @@ fn a_log_begins_and_goes_on_and_interfaces_are_counted() {
         let running = start(net, folder.path(), &["--allow-path", &folder.path().display().to_string()])?;
         let rules = "set loginterface em\npass log (all)\n";
         let (status, said) = running.pfctl("-f -", rules)?;
-        assert!(
-            status == Some(0) && said.contains("they log nothing; --pflog FILE begins one now"),
-            "{said}"
-        );
+        assert!(status == Some(0), "{said}");
+        assert!(said.contains("they log nothing; --pflog FILE begins one now"), "{said}");
         let file = log.display().to_string();
         assert_eq!(running.pfctl(&format!("--pflog {file} -f -"), rules)?, (Some(0), String::new()));
         let written = || std::fs::metadata(&log).map_or(0, |kind| kind.len());
@@ -184,10 +182,8 @@ fn a_log_begins_and_goes_on_and_interfaces_are_counted() {
         let lines: Vec<&str> = em0.lines().take(10).collect();
         assert!(lines[0].starts_with("\tCleared:     "), "{interfaces}");
         assert!(lines[1].starts_with("\tReferences:  [ States:  "), "{interfaces}");
-        assert!(
-            lines[2].starts_with("\tIn4/Pass:    [ Packets: ") && !lines[2].contains("Packets: 0 "),
-            "{interfaces}"
-        );
+        assert!(lines[2].starts_with("\tIn4/Pass:    [ Packets: "), "{interfaces}");
+        assert!(!lines[2].contains("Packets: 0 "), "{interfaces}");
         end(running.process).map(drop)
     });
 }

@@ -394,10 +394,8 @@ enp0s31f6\t9000\t02:00:00:00:00:02\tl2\t4108\t4206592\t0\t4107\t600\t0
         assert_eq!(row, expected);
         let human = Style { bytes: true, human: true };
         let row = Watch::new("em0".to_string(), human, false).row(&parse(LIST).unwrap()).unwrap();
-        assert_eq!(
-            row.lines().last(),
-            Some("      997K                997K              5.0M                997K      ")
-        );
+        let found = row.lines().last();
+        assert_eq!(found, Some("      997K                997K              5.0M                997K      "));
         let human = Style { human: true, ..plain() };
         let row = Watch::new("em0".to_string(), human, false).row(&parse(LIST).unwrap()).unwrap();
         assert!(
@@ -439,10 +437,8 @@ enp0s31f6 9000  <Link>      02:00:00:00:00:02     4108     0     4107     0     
 ";
         assert_eq!(plain().list(ports.iter()), expected);
         let bytes = Style { bytes: true, human: true }.list(ports[..1].iter());
-        assert_eq!(
-            bytes.lines().last(),
-            Some("em0     1500  <Link>      02:00:00:00:00:01       997K       997K")
-        );
+        let found = bytes.lines().last();
+        assert_eq!(found, Some("em0     1500  <Link>      02:00:00:00:00:01       997K       997K"));
     }
 
     #[test]

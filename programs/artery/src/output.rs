@@ -286,10 +286,9 @@ mod tests {
         let line = json_message("info", "guard", "a\n\"b\": no (os error 2)", &[("port", "eth0")]);
         assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
         let json: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(
-            (&json["level"], &json["event"], &json["port"]),
-            (&"info".into(), &"guard".into(), &"eth0".into())
-        );
+        assert_eq!(json["level"], "info");
+        assert_eq!(json["event"], "guard");
+        assert_eq!(json["port"], "eth0");
         assert_eq!(json["message"], "a\n\"b\": no");
         assert!(json["time"].as_str().is_some_and(|time| time.starts_with("20") && time.ends_with('Z')));
     }

@@ -63,17 +63,13 @@ fn outcome(name: &str, removed: usize, owners: &[u32], linked: u32) -> String {
     };
     for owner in owners {
         // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "{name}: process {owner} lives and has a filter; it stays ('kill {owner}' ends it)"
-        );
+        let what = format!("lives and has a filter; it stays ('kill {owner}' ends it)");
+        let _ = writeln!(text, "{name}: process {owner} {what}");
     }
     if linked > 0 {
         let programs = if linked == 1 { "1 program" } else { &format!("{linked} programs") };
-        let _ = writeln!(
-            text,
-            "{name}: {programs} at TCX, which the kernel removes when their processes end ('bpftool net')"
-        );
+        let what = "at TCX, which the kernel removes when their processes end ('bpftool net')";
+        let _ = writeln!(text, "{name}: {programs} {what}");
     }
     text
 }

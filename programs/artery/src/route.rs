@@ -611,9 +611,7 @@ mod tests {
   forward
 ";
         assert_eq!(looked_up(&document), expected);
-        assert_eq!(
-            looked_up(&serde_json::json!({ "dst": "8.8.8.8" })),
-            "8.8.8.8: not in table, no route matches\n"
-        );
+        let found = looked_up(&serde_json::json!({ "dst": "8.8.8.8" }));
+        assert_eq!(found, "8.8.8.8: not in table, no route matches\n");
     }
 }

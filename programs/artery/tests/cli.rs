@@ -308,11 +308,8 @@ fn check_says_where_parts_run_and_why() {
     let text = "InfiniteSource -> Counter -> Discard; s :: Script(TYPE PASSIVE)";
     let outcome = artery(&["check", "--workers", "2", "-e", text]);
     assert_eq!(outcome.status, 0, "{outcome:?}");
-    assert!(
-        outcome.out.contains("every worker: InfiniteSource@1, Counter@2, Discard@3\n"),
-        "{}",
-        outcome.out
-    );
+    let out = &outcome.out;
+    assert!(out.contains("every worker: InfiniteSource@1, Counter@2, Discard@3\n"), "{out}");
     assert!(outcome.out.contains("worker 0: s\n  no copies can be made of s :: Script\n"), "{}", outcome.out);
     assert!(artery(&["check", "-e", text]).out.contains("there is one worker"));
 }
@@ -518,10 +515,8 @@ fn graphs_and_completions_are_printed() {
 fn devices_are_listed_and_one_that_is_not_there_is_told_with_those_that_are() {
     let all = artery(&["devices"]);
     assert_eq!(all.status, 0, "{all:?}");
-    assert!(
-        all.out.starts_with("NAME") && all.out.contains("FromDevice(lo) gets packet sockets, since"),
-        "{all:?}"
-    );
+    assert!(all.out.starts_with("NAME"), "{all:?}");
+    assert!(all.out.contains("FromDevice(lo) gets packet sockets, since"), "{all:?}");
     let one = artery(&["devices", "lo", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&one.out).unwrap();
     assert_eq!(json["devices"].as_array().unwrap().len(), 1);

@@ -71,10 +71,8 @@ fn as_nobody(group: u32, args: &[&str]) -> Outcome {
 fn a_write_by_tcp_needs_the_token_and_a_read_does_not() {
     let folder = Folder::new();
     let (mut router, port, file) = with_token(&folder, &["-R"]);
-    assert_eq!(
-        router.complaint(),
-        format!("artery: TCP port {port}: writing handlers needs the token in {file}")
-    );
+    let found = router.complaint();
+    assert_eq!(found, format!("artery: TCP port {port}: writing handlers needs the token in {file}"));
     assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
     let token = std::fs::read_to_string(&file).unwrap();
     let refused = "needs 'AUTH TOKEN' first";

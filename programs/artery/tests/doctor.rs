@@ -141,10 +141,8 @@ fn who_is_not_root_is_told_what_was_not_seen() {
 fn wrong_usage_is_status_2() {
     let outcome = artery(&["doctor", "nonsuch"]);
     assert_eq!((outcome.status, outcome.out.as_str()), (2, ""), "{outcome:?}");
-    assert!(
-        outcome.err.contains("nonsuch") && outcome.err.contains("adopt, router, run, up, capture"),
-        "{outcome:?}"
-    );
+    assert!(outcome.err.contains("nonsuch"), "{outcome:?}");
+    assert!(outcome.err.contains("adopt, router, run, up, capture"), "{outcome:?}");
     let outcome = artery(&["doctor", "adopt", "nonsuch"]);
     assert_eq!(outcome.status, 2, "{outcome:?}");
     assert!(outcome.err.contains("nonsuch") && !outcome.err.contains("command either"), "{outcome:?}");

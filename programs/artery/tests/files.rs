@@ -31,18 +31,16 @@ fn logging(folder: &Folder, log: &str, more: &str, limit: u32) -> String {
 fn captures_and_logs_of_packets_are_for_their_owner_alone() {
     let folder = Folder::new();
     let at = |name: &str| folder.path(name);
+    let [printed, dump, summary] = ["printed", "dump", "summary"].map(at);
     let text = format!(
-        "InfiniteSource(DATA {PACKET}, LIMIT 3, STOP true) -> MarkIPHeader -> IPPrint(OUTFILE {}) -> \
-         ToDump({}, ENCAP IP)
-             -> ToIPSummaryDump({}) -> Discard;",
-        at("printed"),
-        at("dump"),
-        at("summary")
+        "InfiniteSource(DATA {PACKET}, LIMIT 3, STOP true) -> MarkIPHeader -> IPPrint(OUTFILE {printed}) -> \
+         ToDump({dump}, ENCAP IP)
+             -> ToIPSummaryDump({summary}) -> Discard;"
     );
     let outcome = artery(&["run", "-e", &text]);
     assert_eq!(outcome.status, 0, "{outcome:?}");
-    for name in ["printed", "dump", "summary"] {
-        assert_eq!(mode(&at(name)), 0o600, "{name}");
+    for path in [printed, dump, summary] {
+        assert_eq!(mode(&path), 0o600, "{path}");
     }
     let router = Router::start(&at("s"), &["-e", &logging(&folder, &at("log"), "", 1)]);
     assert_eq!(mode(&at("log")), 0o600);

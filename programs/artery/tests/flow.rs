@@ -145,11 +145,8 @@ fn all_workers_get_all_flows_and_strangers_are_told_of_and_left_out() {
     let outcome = flow(&second, &["import", &file]);
     let strangers = usize::from(FLOWS) - left.len();
     assert_eq!(outcome.status, 0);
-    assert!(
-        outcome.err.contains(&format!("no member 'b': its {strangers} flows are left out")),
-        "{}",
-        outcome.err
-    );
+    let err = &outcome.err;
+    assert!(err.contains(&format!("no member 'b': its {strangers} flows are left out")), "{err}");
     for worker in 0..2 {
         let line = format!(
             "worker {worker}: {} new, 0 newer, 0 known before, 0 without room, {strangers} of",
@@ -190,11 +187,8 @@ fn of_what_is_malformed_nothing_is_imported_and_the_record_is_named() {
     ] {
         let outcome = import(&second, &text);
         assert_eq!(outcome.status, 1, "{expected}: {outcome:?}");
-        assert!(
-            outcome.err.contains(expected) && outcome.err.contains("nothing was imported"),
-            "{}",
-            outcome.err
-        );
+        let err = &outcome.err;
+        assert!(err.contains(expected) && err.contains("nothing was imported"), "{err}");
         assert_eq!(second.read("b.flows"), "0", "{expected}");
     }
     let refused = second.call(&["b.import_flows", "QVJURg=="]);
@@ -356,10 +350,8 @@ fn exceptions_are_exported_and_followed_alone() {
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         let client = event["sport"].as_u64().unwrap();
-        assert_eq!(
-            (&event["event"], event["member"].as_str()),
-            (&"insert".into(), before.get(&client).map(|m| &**m))
-        );
+        assert_eq!(event["event"], "insert");
+        assert_eq!(event["member"].as_str(), before.get(&client).map(|m| &**m));
         assert_eq!(event["member"].as_str(), exceptions.get(&client).map(|member| &**member));
     }
     follow_in_binary_form(&router, start, &exceptions);

@@ -263,11 +263,8 @@ fn what_is_said_of_a_folder_is_what_is_done_with_it() {
             let printed = artery(&[&["up", "--print", "--etc", &name], lenient].concat());
             let started = artery(&[&["up", "--etc", &name], lenient].concat());
             let imported = artery(&[&["import", &name], lenient].concat());
-            assert_eq!(
-                (printed.status, imported.status),
-                (explained.status, explained.status),
-                "{name}: {printed:?}"
-            );
+            assert_eq!(printed.status, explained.status, "{name}: {printed:?}");
+            assert_eq!(imported.status, explained.status, "{name}: {printed:?}");
             // The interfaces are missing here, so that nothing starts: for that reason, or for the lines'.
             assert_eq!(started.status, 1);
             if refused == 0 {

@@ -177,10 +177,8 @@ fn netstat_shows_ports_of_a_running_router_in_the_layout_of_bsd() {
     let shown = netstat(&["-I", "left", "0.01", "-c", "2"]);
     assert_eq!((shown.status, shown.out), (0, format!("{packets}{still}")), "{}", shown.err);
     let shown = netstat(&["-I", "left", "-w", "1", "-c", "1", "-b"]);
-    assert_eq!(
-        shown.out.lines().last(),
-        Some("    216400                   0            216400              216400      ")
-    );
+    let found = shown.out.lines().last();
+    assert_eq!(found, Some("    216400                   0            216400              216400      "));
     let shown = netstat(&["-i"]).out;
     let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["Name", "Mtu", "Network", "Address", "Ipkts", "Ifail", "Opkts", "Ofail", "Colls"]);

@@ -30,14 +30,10 @@ fn rules_are_checked_silently_and_printed_when_asked() {
 #[test]
 fn numbers_names_and_macros_are_as_asked() {
     let (_, out, _) = pfctl(&["-nvvPf", "-", "-D", "if=tun1000000"], RULES);
-    assert_eq!(
-        out.lines().last(),
-        Some("@1 pass in on tun1000000 proto tcp from any to any port = 81 flags S/SA")
-    );
-    assert!(
-        out.contains("@0 pass in on tun1000000 proto tcp from any to any port = ssh flags S/SA\n"),
-        "{out}"
-    );
+    let found = out.lines().last();
+    assert_eq!(found, Some("@1 pass in on tun1000000 proto tcp from any to any port = 81 flags S/SA"));
+    let expected = "@0 pass in on tun1000000 proto tcp from any to any port = ssh flags S/SA\n";
+    assert!(out.contains(expected), "{out}");
 }
 
 #[test]

@@ -133,11 +133,8 @@ fn what_is_printed_is_sound_laid_out_and_runs_on_all_workers() {
         assert_eq!(checked.status, 0, "{options:?}: {}", checked.err);
         // The thread that writes the host's routes exists once.
         let others = checked.out.replace("worker 0: host_routes\n", "");
-        assert!(
-            checked.out.contains("every worker: ip, ") && !others.contains("worker 0:"),
-            "{}",
-            checked.out
-        );
+        let out = &checked.out;
+        assert!(out.contains("every worker: ip, ") && !others.contains("worker 0:"), "{out}");
     }
 }
 

@@ -195,11 +195,8 @@ fn what_comes_without_a_tag_is_the_hosts_where_a_port_says_so_at_last() {
     }
     let explained = artery(&["import", "--explain", &name]);
     assert_eq!(explained.status, 0, "{explained:?}");
-    assert!(
-        explained.out.contains("hostname.veb0:3: honoured: untagged em0 passthrough"),
-        "{}",
-        explained.out
-    );
+    let out = &explained.out;
+    assert!(out.contains("hostname.veb0:3: honoured: untagged em0 passthrough"), "{out}");
     assert!(
         explained
             .out
@@ -233,11 +230,8 @@ fn what_rules_log_has_a_file_and_files_of_etc_are_those_of_the_folder() {
     let name = text(&folder);
     let imported = artery(&["import", &name]);
     assert_eq!((imported.status, imported.err.as_str()), (0, ""), "{imported:?}");
-    assert!(
-        imported.out.contains(&format!("PFETC \"{name}\",\n    PFLOG \"/var/log/pflog\"")),
-        "{}",
-        imported.out
-    );
+    let out = &imported.out;
+    assert!(out.contains(&format!("PFETC \"{name}\",\n    PFLOG \"/var/log/pflog\"")), "{out}");
     let other = artery(&["up", "--etc", &name, "--print", "--pflog", "a log"]);
     assert!(other.out.contains("PFLOG \"a log\""), "{}", other.out);
     let explained = artery(&["import", "--explain", &name]);
@@ -283,10 +277,8 @@ fn words_for_a_switch_are_wrong_whether_or_not_it_runs() {
         assert_eq!((outcome.status, outcome.err.as_str()), (1, expected), "{words:?}");
     }
     let outcome = artery(&["ifconfig", "-u", "/nonexistent/artery.sock", "veb0", "-learn", "em0"]);
-    assert!(
-        outcome.status == 1 && outcome.err.contains("can't reach /nonexistent/artery.sock"),
-        "{outcome:?}"
-    );
+    assert!(outcome.status == 1, "{outcome:?}");
+    assert!(outcome.err.contains("can't reach /nonexistent/artery.sock"), "{outcome:?}");
 }
 
 #[test]

@@ -66,29 +66,24 @@ fn json_has_a_schema_that_programs_can_rely_on() {
     let shown = trace(&router, &["4", "--json"]);
     assert_eq!((shown.status, shown.err.as_str()), (0, ""), "{shown:?}");
     let json: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
-    assert_eq!(
-        (at(&json, "schema_version"), at(&json, "wanted"), at(&json, "seen")),
-        (&1.into(), &4.into(), &4.into())
-    );
+    assert_eq!(*at(&json, "schema_version"), 1);
+    assert_eq!(*at(&json, "wanted"), 4);
+    assert_eq!(*at(&json, "seen"), 4);
     let packets = at(&json, "packets").as_array().unwrap();
     assert_eq!(packets.len(), 4);
     for packet in packets {
         assert_eq!(at(packet, "events_not_recorded"), 0);
         assert_eq!(at(packet, "ways 0 made_of"), &serde_json::Value::Null);
-        assert_eq!(
-            (at(packet, "ways 0 hops 0 element"), at(packet, "ways 0 hops 0 class")),
-            (&"source".into(), &"RatedSource".into())
-        );
+        assert_eq!(*at(packet, "ways 0 hops 0 element"), "source");
+        assert_eq!(*at(packet, "ways 0 hops 0 class"), "RatedSource");
         assert_eq!(at(packet, "ways 0 hops 1 look length"), 200);
         assert_eq!(at(packet, "ways 0 hops 2 changes 0"), "length 200 -> 228 (+28 at the front)");
         assert_eq!(at(packet, "ways 0 hops 2 look data").as_str().unwrap().len(), 2 * 128);
         assert_eq!(at(packet, "ways 0 end kind"), "dropped");
         if at(packet, "ways 0 hops 3 element") == "check" {
             assert_eq!(at(packet, "ways 0 hops 3 from_output"), 0);
-            assert_eq!(
-                at(packet, "ways 1 made_of"),
-                &serde_json::json!({ "copy": 0, "element": "tee", "class": "Tee" })
-            );
+            let found = at(packet, "ways 1 made_of");
+            assert_eq!(found, &serde_json::json!({ "copy": 0, "element": "tee", "class": "Tee" }));
         } else {
             assert_eq!(at(packet, "ways 0 hops 3 from_output"), 1);
             assert_eq!(at(packet, "ways 0 hops 4 changes 0"), "dst annotation 10.0.2.2 -> 10.0.0.9");
@@ -150,10 +145,8 @@ fn a_packet_that_waits_is_shown_where_it_is() {
     assert_eq!(router.call(&["q.reset", "--write"]).status, 0);
     let shown = trace(&router, &[]);
     assert_eq!(shown.status, 0, "{shown:?}");
-    assert!(
-        shown.out.contains("3 bytes: 616263") && shown.out.ends_with("  still in q (Queue)\n\n"),
-        "{shown:?}"
-    );
+    assert!(shown.out.contains("3 bytes: 616263"), "{shown:?}");
+    assert!(shown.out.ends_with("  still in q (Queue)\n\n"), "{shown:?}");
 }
 
 #[test]

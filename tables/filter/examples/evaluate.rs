@@ -231,10 +231,8 @@ fn main() {
         println!();
     }
     let [_, (_, tables), ..] = SHAPES;
-    println!(
-        "one more address in one of 20 tables of 1000 rules: {:?}",
-        change_of_a_small_table(1000, tables)
-    );
+    let change = change_of_a_small_table(1000, tables);
+    println!("one more address in one of 20 tables of 1000 rules: {change:?}");
     println!("ns a lookup in a table: addresses in it, any address");
     for (is_v6, family) in [(false, "inet"), (true, "inet6")] {
         let [inside, any] = lookups(200_000, is_v6);

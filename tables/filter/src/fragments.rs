@@ -423,15 +423,11 @@ mod tests {
         expect(&[four(1, 2, 1, false), four(2, 2, 1, true), four(0, 1, 1, true)], Some(&[1, 2]));
         expect(&[four(0, 1, 3, true), four(1, 2, 1, false)], None);
         let uneven = ip4().fragment(0, true).raw(253, [0; 9]).bytes();
-        assert_eq!(
-            add(&mut Fragments::default(), &uneven),
-            ReassemblyOutcome::Dropped(FilterDropReason::Fragment)
-        );
+        let found = add(&mut Fragments::default(), &uneven);
+        assert_eq!(found, ReassemblyOutcome::Dropped(FilterDropReason::Fragment));
         let long = ip4().fragment(65_528, false).raw(253, [0; 8]).bytes();
-        assert_eq!(
-            add(&mut Fragments::default(), &long),
-            ReassemblyOutcome::Dropped(FilterDropReason::Fragment)
-        );
+        let found = add(&mut Fragments::default(), &long);
+        assert_eq!(found, ReassemblyOutcome::Dropped(FilterDropReason::Fragment));
     }
 
     #[test]

@@ -80,10 +80,8 @@ pub(crate) struct Steps<K> {
 
 impl<K: Key> Find<K> for Steps<K> {
     fn new(starts: Vec<K>) -> Steps<K> {
-        assert!(
-            starts.first() == Some(&K::LEAST) && starts.is_sorted(),
-            "intervals must cover everything in order"
-        );
+        assert!(starts.first() == Some(&K::LEAST), "intervals must cover everything in order");
+        assert!(starts.is_sorted(), "intervals must cover everything in order");
         let mut levels = vec![starts];
         while levels[levels.len() - 1].len() > RUN {
             let above = levels[levels.len() - 1].iter().step_by(RUN).copied().collect();

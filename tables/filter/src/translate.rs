@@ -203,7 +203,7 @@ fn fill_icmp_checksum(bytes: &mut [u8], seen: &Dissected) {
 mod tests {
     use super::*;
     use crate::dissect::dissect_packet;
-    use artery_wire::build::{ip4, ip6};
+    use artery_wire::build::{Ip4, ip4, ip6};
     use artery_wire::{Icmp6Type, IcmpType};
     use proptest::prelude::*;
 

@@ -202,27 +202,36 @@ pub enum PortFlag {
     NoMulticast = 1 << 17,
 }
 
+const FLAG_WORDS: [(PortFlag, &str); 17] = [
+    (PortFlag::Learn, "learn"),
+    (PortFlag::Discover, "discover"),
+    (PortFlag::Locked, "locked"),
+    (PortFlag::BlockNonIp, "blocknonip"),
+    (PortFlag::Stp, "stp"),
+    (PortFlag::Edge, "edge"),
+    (PortFlag::AutoEdge, "autoedge"),
+    (PortFlag::Ptp, "ptp"),
+    (PortFlag::AutoPtp, "autoptp"),
+    (PortFlag::BpduGuard, "bpduguard"),
+    (PortFlag::BpduFilter, "bpdufilter"),
+    (PortFlag::RootGuard, "rootguard"),
+    (PortFlag::McastRouter, "mcastrouter"),
+    (PortFlag::FastLeave, "fastleave"),
+    (PortFlag::Hairpin, "hairpin"),
+    (PortFlag::NoBroadcast, "nobroadcast"),
+    (PortFlag::NoMulticast, "nomulticast"),
+];
+
 impl PortFlag {
     /// Every flag, each of them once.
-    pub const ALL: [PortFlag; 17] = [
-        PortFlag::Learn,
-        PortFlag::Discover,
-        PortFlag::Locked,
-        PortFlag::BlockNonIp,
-        PortFlag::Stp,
-        PortFlag::Edge,
-        PortFlag::AutoEdge,
-        PortFlag::Ptp,
-        PortFlag::AutoPtp,
-        PortFlag::BpduGuard,
-        PortFlag::BpduFilter,
-        PortFlag::RootGuard,
-        PortFlag::McastRouter,
-        PortFlag::FastLeave,
-        PortFlag::Hairpin,
-        PortFlag::NoBroadcast,
-        PortFlag::NoMulticast,
-    ];
+    pub fn iter_all() -> impl Iterator<Item = PortFlag> {
+        FLAG_WORDS.into_iter().map(|(flag, _)| flag)
+    }
+
+    /// The flag that a word sets.
+    pub fn from_word(word: &str) -> Option<PortFlag> {
+        PortFlag::iter_all().find(|flag| flag.word() == word)
+    }
 
     /// Whether it is about the spanning tree.
     pub fn is_of_tree(self) -> bool {
@@ -232,25 +241,7 @@ impl PortFlag {
 
     /// Returns the word that sets it.
     pub fn word(self) -> &'static str {
-        match self {
-            PortFlag::Learn => "learn",
-            PortFlag::Discover => "discover",
-            PortFlag::Locked => "locked",
-            PortFlag::BlockNonIp => "blocknonip",
-            PortFlag::Stp => "stp",
-            PortFlag::Edge => "edge",
-            PortFlag::AutoEdge => "autoedge",
-            PortFlag::Ptp => "ptp",
-            PortFlag::AutoPtp => "autoptp",
-            PortFlag::BpduGuard => "bpduguard",
-            PortFlag::BpduFilter => "bpdufilter",
-            PortFlag::RootGuard => "rootguard",
-            PortFlag::McastRouter => "mcastrouter",
-            PortFlag::FastLeave => "fastleave",
-            PortFlag::Hairpin => "hairpin",
-            PortFlag::NoBroadcast => "nobroadcast",
-            PortFlag::NoMulticast => "nomulticast",
-        }
+        FLAG_WORDS.iter().find(|(flag, _)| *flag == self).map_or("", |(_, word)| word)
     }
 }
 

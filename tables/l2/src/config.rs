@@ -119,8 +119,7 @@ impl Port {
             Role::Span => return vec![Command::AddSpan(name())],
             Role::Member => {}
         }
-        let flags = PortFlag::ALL
-            .into_iter()
+        let flags = PortFlag::iter_all()
             .filter(|flag| self.has_flag(*flag) != Port::new("", self.role).has_flag(*flag));
         // One that is set may clear others, which come behind it.
         let mut flags: Vec<(bool, PortFlag)> = flags.map(|flag| (self.has_flag(flag), flag)).collect();
@@ -148,6 +147,13 @@ impl Port {
     }
 }
 
+const DEFAULT_LIMITS: Limits = Limits {
+    entries: DEFAULT_ADDRESSES,
+    timeout: DEFAULT_TIMEOUT,
+    evicts: false,
+    rate: 0,
+    damping: Duration::from_secs(10),
+};
 const DEFAULT_FLAGS: u32 = flag_bit(PortFlag::Learn) | flag_bit(PortFlag::Discover);
 /// The bit by which `ifconfig` shows a port that gets copies.
 pub(super) const SPAN_BIT: u32 = 1 << 8;
@@ -193,13 +199,7 @@ impl Config {
             links: [false; 3],
             vnetid: Some(VlanId::DEFAULT),
             reserved: 0,
-            limits: Limits {
-                entries: DEFAULT_ADDRESSES,
-                timeout: DEFAULT_TIMEOUT,
-                evicts: false,
-                rate: 0,
-                damping: Duration::from_secs(10),
-            },
+            limits: DEFAULT_LIMITS,
             snoops: false,
             querier: None,
             tx_priority: Priority::Packet,

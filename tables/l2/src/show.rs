@@ -29,7 +29,7 @@ fn port_flag_names() -> Vec<(u32, String)> {
         PortFlag::Learn => "LEARNING".to_string(),
         _ => flag.word().to_ascii_uppercase(),
     };
-    let mut names: Vec<_> = PortFlag::ALL.map(|flag| (flag_bit(flag), shown(flag))).into();
+    let mut names: Vec<_> = PortFlag::iter_all().map(|flag| (flag_bit(flag), shown(flag))).collect();
     names.push((SPAN_BIT, "SPAN".to_string()));
     names.sort_unstable();
     names

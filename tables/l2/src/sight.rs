@@ -123,10 +123,8 @@ mod tests {
         let bytes = ether(DST, SRC).vlan(7).raw(EtherType::IPV4, b"payload").bytes();
         let sight = FrameView::new(&bytes).unwrap();
         assert_eq!((sight.destination, sight.source), (0x0200_0000_0001, 0x0200_0000_0002));
-        assert_eq!(
-            (sight.tag().map(|tag| tag & 0xfff), sight.inner_payload(true)),
-            (Some(7), (EtherType::IPV4, &b"payload"[..]))
-        );
+        assert_eq!(sight.tag().map(|tag| tag & 0xfff), Some(7));
+        assert_eq!(sight.inner_payload(true), (EtherType::IPV4, &b"payload"[..]));
         assert!(sight.is_ip(true) && !sight.is_ip(false) && sight.parse_arp(true).is_none());
         let question = arp_request(SRC, "10.0.0.1", "10.0.0.2").bytes();
         let sight = FrameView::new(&question).unwrap();

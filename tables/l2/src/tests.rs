@@ -125,10 +125,8 @@ fn a_static_address_stays_where_it_is_and_never_gets_old() {
     assert_eq!(lab.ports(0, &plain(B, A)), [1]);
     lab.tell("flush").unwrap();
     assert_eq!(lab.ports(0, &plain(B, A)), [1]);
-    assert_eq!(
-        lab.tell(&format!("static p2 {B}")).unwrap_err().to_string(),
-        format!("{B} is known already; `deladdr {B}` forgets it")
-    );
+    let found = lab.tell(&format!("static p2 {B}")).unwrap_err().to_string();
+    assert_eq!(found, format!("{B} is known already; `deladdr {B}` forgets it"));
     lab.tell(&format!("deladdr {B}")).unwrap();
     assert_eq!(lab.ports(0, &plain(B, A)), [1, 2]);
     for wrong in ["static p9 2:0:0:0:0:9", &format!("deladdr {B}")] {
@@ -151,11 +149,8 @@ fn a_full_table_learns_nothing_and_an_evicting_one_forgets_an_old_address() {
     lab.tell("-evict ifmaxaddr p0 2 flushall").unwrap();
     assert_eq!([1, 2, 3].map(learned), [Learned::New, Learned::New, Learned::Full]);
     assert_eq!(lab.learn(&address(3), 1, 1, 9), Learned::New);
-    assert_eq!(
-        lab.learn(&address(3), 1, 0, 9),
-        Learned::Full,
-        "nor do addresses move to a port that has enough"
-    );
+    let found = lab.learn(&address(3), 1, 0, 9);
+    assert_eq!(found, Learned::Full, "nor do addresses move to a port that has enough");
 }
 
 #[test]
@@ -301,18 +296,12 @@ fn the_same_address_in_two_vlans_is_two_stations() {
 fn tags_come_and_go_as_ports_want_them() {
     let mut lab = Lab::of(4, &["untagged p0 7 tagged p1 5-8 untagged p2 7 tagged p3 7"]);
     let all = "ff:ff:ff:ff:ff:ff";
-    assert_eq!(
-        lab.leaves(0, &plain(all, A)),
-        [(1, TagRewrite::Tag(7)), (2, TagRewrite::Keep), (3, TagRewrite::Tag(7))]
-    );
-    assert_eq!(
-        lab.leaves(1, &tagged(all, A, 7)),
-        [(0, TagRewrite::Untag), (2, TagRewrite::Untag), (3, TagRewrite::Keep)]
-    );
-    assert_eq!(
-        lab.leaves(0, &tagged(all, A, 0)),
-        [(1, TagRewrite::Retag(7)), (2, TagRewrite::Untag), (3, TagRewrite::Retag(7))]
-    );
+    let found = lab.leaves(0, &plain(all, A));
+    assert_eq!(found, [(1, TagRewrite::Tag(7)), (2, TagRewrite::Keep), (3, TagRewrite::Tag(7))]);
+    let found = lab.leaves(1, &tagged(all, A, 7));
+    assert_eq!(found, [(0, TagRewrite::Untag), (2, TagRewrite::Untag), (3, TagRewrite::Keep)]);
+    let found = lab.leaves(0, &tagged(all, A, 0));
+    assert_eq!(found, [(1, TagRewrite::Retag(7)), (2, TagRewrite::Untag), (3, TagRewrite::Retag(7))]);
     assert_eq!(lab.leaves(1, &tagged(all, A, 5)), []);
     lab.tell("txprio 3").unwrap();
     assert_eq!(lab.leaves(0, &plain(all, A))[0], (1, TagRewrite::Tag(0x6007)));

@@ -120,10 +120,8 @@ mod tests {
     #[test]
     fn strides_are_refused_with_the_reason() {
         let reason = |text: &str| text.parse::<Policy<u32>>().unwrap_err().to_string();
-        assert_eq!(
-            reason("art:16/8"),
-            "policy art: the strides sum up to 24, but an address of this family has 32 bits"
-        );
+        let found = reason("art:16/8");
+        assert_eq!(found, "policy art: the strides sum up to 24, but an address of this family has 32 bits");
         assert!(reason("art:16/8/9").contains("sum up to 33"));
         for text in ["art:", "art:x", "art:32", "art:0/16/16"] {
             assert_eq!(

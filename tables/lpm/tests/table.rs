@@ -217,10 +217,8 @@ fn no_fib_is_compiled_that_takes_more_than_the_budget() {
         assert_eq!(table.engine_name(), engine);
     }
     let v6 = |policy| table::<u128>(&domain, policy).engine_name();
-    assert_eq!(
-        (v6("auto:100k").as_str(), v6("auto:1M").as_str()),
-        (&*format!("art:{}", Strides::<u128>::source()), "small")
-    );
+    assert_eq!(v6("auto:100k").as_str(), &*format!("art:{}", Strides::<u128>::source()));
+    assert_eq!(v6("auto:1M").as_str(), "small");
 }
 
 #[test]

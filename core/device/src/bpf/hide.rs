@@ -2,7 +2,8 @@
 //! tc's hook for arriving frames. Packet sockets see frames before that hook, the stack after it.
 use super::lease::KeptLease;
 use super::{
-    Assembler, Attachment, Hook, Instruction, Lease, Operation, Register::*, Size, Test, attach, load_for,
+    Assembler, Attachment, Hook, Instruction, Label, Lease, Operation, Register::*, Size, Test, attach,
+    load_for,
 };
 use crate::privsep::{self, Helper, RemoteHidden};
 use crate::{DeviceError, Hide, Interface};
@@ -79,13 +80,7 @@ fn program(lease: &Lease, only_tagged: bool) -> Vec<Instruction> {
     let mut a = Assembler::default();
     let (next, drop) = (a.label(), a.label());
     if only_tagged {
-        a.load(Size::Word, R2, R1, VLAN_PRESENT);
-        a.jump_if(Test::Equal, R2, 0, next);
-        a.load(Size::Word, R2, R1, VLAN_PROTOCOL);
-        a.jump_if(Test::NotEqual, R2, i32::from(0x8100_u16.to_be()), drop);
-        a.load(Size::Word, R2, R1, VLAN_TCI);
-        a.compute(Operation::And, R2, 0xfff);
-        a.jump_if(Test::Equal, R2, 0, next);
+        pass_untagged(&mut a, next, drop);
     }
     a.place(drop);
     lease.write_check(&mut a, next);
@@ -95,6 +90,16 @@ fn program(lease: &Lease, only_tagged: bool) -> Vec<Instruction> {
     a.set(R0, NEXT);
     a.exit();
     a.finish().expect("every label is placed, and the program is short")
+}
+
+fn pass_untagged(a: &mut Assembler, next: Label, drop: Label) {
+    a.load(Size::Word, R2, R1, VLAN_PRESENT);
+    a.jump_if(Test::Equal, R2, 0, next);
+    a.load(Size::Word, R2, R1, VLAN_PROTOCOL);
+    a.jump_if(Test::NotEqual, R2, i32::from(0x8100_u16.to_be()), drop);
+    a.load(Size::Word, R2, R1, VLAN_TCI);
+    a.compute(Operation::And, R2, 0xfff);
+    a.jump_if(Test::Equal, R2, 0, next);
 }
 
 fn refused(interface: &Interface, error: &io::Error) -> DeviceError {

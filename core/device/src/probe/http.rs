@@ -174,10 +174,8 @@ mod tests {
             "GET /up?x=1 HTTP/1.1\r\nHost: 10.0.0.1:8080\r\nUser-Agent: artery\r\nAccept: */*\r\n\
              Connection: close\r\n\r\n"
         );
-        assert!(
-            request_of("[fe80::1%3]:80", "/", None).unwrap().contains("\r\nHost: [fe80::1]:80\r\n"),
-            "no zone"
-        );
+        let expected = "\r\nHost: [fe80::1]:80\r\n";
+        assert!(request_of("[fe80::1%3]:80", "/", None).unwrap().contains(expected), "no zone");
         assert!(
             request_of("10.0.0.1:80", "/", Some("example.org"))
                 .unwrap()
@@ -209,10 +207,8 @@ mod tests {
     fn interim_answers_are_read_over_but_the_one_that_changes_the_protocol_is_final() {
         let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
         assert_eq!(status(interim.as_bytes()), AnswerStatus::Part);
-        assert_eq!(
-            status(format!("{interim}HTTP/1.1 204 No Content\r\n").as_bytes()),
-            AnswerStatus::Status(204)
-        );
+        let found = status(format!("{interim}HTTP/1.1 204 No Content\r\n").as_bytes());
+        assert_eq!(found, AnswerStatus::Status(204));
         assert_eq!(status(format!("{interim}220 ready\r\n").as_bytes()), AnswerStatus::Garbage);
         assert_eq!(status(b"HTTP/1.1 101 Switching Protocols\r\n"), AnswerStatus::Status(101));
     }

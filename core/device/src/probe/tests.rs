@@ -152,10 +152,8 @@ fn a_good_status_passes_and_another_is_told() {
 fn a_server_sees_the_request_that_it_was_sent() {
     let (address, server) = answering(b"HTTP/1.1 200 OK\r\n\r\n");
     let host = Some("www.example.org".to_owned());
-    assert_eq!(
-        probe(&ProbeKind::Http { path: "/up?q".to_owned(), host, status: (200, 200) }, address),
-        Ok(())
-    );
+    let found = probe(&ProbeKind::Http { path: "/up?q".to_owned(), host, status: (200, 200) }, address);
+    assert_eq!(found, Ok(()));
     let request = server.join().unwrap();
     assert!(request.starts_with("GET /up?q HTTP/1.1\r\nHost: www.example.org\r\n"), "{request}");
 }
@@ -235,10 +233,8 @@ fn nothing_is_told_of_a_cancelled_probe() {
     prober.start(&ProbeKind::Tcp, closed, 1, START, SECOND).unwrap();
     prober.cancel(1);
     assert_eq!((prober.under_way(), prober.due()), (1, Some(START + 2 * SECOND)));
-    assert_eq!(
-        poll(&mut prober, START + 2 * SECOND),
-        [(2, Err(ProbeFailure::NoAnswer { within: 2 * SECOND }))]
-    );
+    let found = poll(&mut prober, START + 2 * SECOND);
+    assert_eq!(found, [(2, Err(ProbeFailure::NoAnswer { within: 2 * SECOND }))]);
     drop(listener);
 }
 

@@ -7,34 +7,24 @@ fn checked(text: &str) -> Vec<String> {
 
 #[test]
 fn ports_out_of_range_are_reported() {
-    assert_eq!(
-        checked("a :: Idle; a [0,1] -> Discard; n :: Null; a [2] -> [0] n [1] -> Discard"),
-        ["'n :: Null' has no output 1"]
-    );
-    assert_eq!(
-        checked("a :: Idle; a [0] -> d :: Discard; a [1] -> [2] d"),
-        ["'d :: Discard' has no input 2"]
-    );
+    let found = checked("a :: Idle; a [0,1] -> Discard; n :: Null; a [2] -> [0] n [1] -> Discard");
+    assert_eq!(found, ["'n :: Null' has no output 1"]);
+    let found = checked("a :: Idle; a [0] -> d :: Discard; a [1] -> [2] d");
+    assert_eq!(found, ["'d :: Discard' has no input 2"]);
 }
 
 #[test]
 fn a_push_output_and_a_pull_input_clash() {
-    assert_eq!(
-        checked("s :: InfiniteSource -> d :: ToDevice"),
-        ["'s :: InfiniteSource' push output 0 connected to 'd :: ToDevice' pull input 0"]
-    );
-    assert_eq!(
-        checked("InfiniteSource -> q :: Queue -> d :: ToHost"),
-        ["'q :: Queue' pull output 0 connected to 'd :: ToHost' push input 0"]
-    );
+    let found = checked("s :: InfiniteSource -> d :: ToDevice");
+    assert_eq!(found, ["'s :: InfiniteSource' push output 0 connected to 'd :: ToDevice' pull input 0"]);
+    let found = checked("InfiniteSource -> q :: Queue -> d :: ToHost");
+    assert_eq!(found, ["'q :: Queue' pull output 0 connected to 'd :: ToHost' push input 0"]);
 }
 
 #[test]
 fn an_agnostic_element_cannot_be_both() {
-    assert_eq!(
-        checked("InfiniteSource -> n :: Null -> ToDevice"),
-        ["agnostic 'n :: Null' in mixed context: push input 0, pull output 0"]
-    );
+    let found = checked("InfiniteSource -> n :: Null -> ToDevice");
+    assert_eq!(found, ["agnostic 'n :: Null' in mixed context: push input 0, pull output 0"]);
 }
 
 #[test]
@@ -51,14 +41,10 @@ fn modes_spread_through_agnostic_elements_as_the_flow_code_says() {
 
 #[test]
 fn push_outputs_and_pull_inputs_have_one_connection() {
-    assert_eq!(
-        checked("s :: InfiniteSource; s -> Discard; s -> Discard"),
-        ["illegal reuse of 's :: InfiniteSource' push output 0"]
-    );
-    assert_eq!(
-        checked("d :: ToDevice; InfiniteSource -> Queue -> d; InfiniteSource -> Queue -> d"),
-        ["illegal reuse of 'd :: ToDevice' pull input 0"]
-    );
+    let found = checked("s :: InfiniteSource; s -> Discard; s -> Discard");
+    assert_eq!(found, ["illegal reuse of 's :: InfiniteSource' push output 0"]);
+    let found = checked("d :: ToDevice; InfiniteSource -> Queue -> d; InfiniteSource -> Queue -> d");
+    assert_eq!(found, ["illegal reuse of 'd :: ToDevice' pull input 0"]);
     assert_eq!(checked("d :: Discard; InfiniteSource -> d; InfiniteSource -> d"), [""; 0]);
     assert_eq!(checked("q :: Queue; InfiniteSource -> q; q -> ToDevice; q -> ToDevice"), [""; 0]);
 }
@@ -71,10 +57,8 @@ fn ports_in_range_must_be_used() {
 
 #[test]
 fn elements_of_unknown_class_have_any_ports() {
-    assert_eq!(
-        checked("f :: Foo; Idle -> [3] f [2] -> ToDevice; f -> ToHost"),
-        ["unknown element class 'Foo'"]
-    );
+    let found = checked("f :: Foo; Idle -> [3] f [2] -> ToDevice; f -> ToHost");
+    assert_eq!(found, ["unknown element class 'Foo'"]);
 }
 
 #[test]

@@ -4,18 +4,14 @@ use crate::{Dialect, Options, print_flat};
 
 #[test]
 fn a_declaration_may_stand_anywhere_in_a_chain() {
-    assert_eq!(
-        flat("i :: Idle -> n :: Null -> d :: Discard"),
-        "i :: Idle; n :: Null; d :: Discard; i -> n -> d;"
-    );
+    let found = flat("i :: Idle -> n :: Null -> d :: Discard");
+    assert_eq!(found, "i :: Idle; n :: Null; d :: Discard; i -> n -> d;");
 }
 
 #[test]
 fn statements_need_no_semicolons_between_them() {
-    assert_eq!(
-        names("a :: Idle b :: Idle\nelementclass C { } c :: C; define($x 1) d :: Idle"),
-        ["a", "b", "d"]
-    );
+    let found = names("a :: Idle b :: Idle\nelementclass C { } c :: C; define($x 1) d :: Idle");
+    assert_eq!(found, ["a", "b", "d"]);
 }
 
 #[test]
@@ -25,10 +21,8 @@ fn a_bare_class_makes_an_anonymous_element_numbered_by_all_declared() {
 
 #[test]
 fn a_taken_anonymous_name_is_counted_up() {
-    assert_eq!(
-        names("Null@2 :: Idle; Null -> Discard; Null@3 :: Idle"),
-        ["Null@2", "Null@4", "Discard@3", "Null@3"]
-    );
+    let found = names("Null@2 :: Idle; Null -> Discard; Null@3 :: Idle");
+    assert_eq!(found, ["Null@2", "Null@4", "Discard@3", "Null@3"]);
 }
 
 #[test]
@@ -57,10 +51,8 @@ fn a_compound_without_name_is_called_at_n() {
 fn a_class_and_its_config_spread_over_bare_names_in_a_statement_alone() {
     assert_eq!(flat("a, b, c :: Idle(x)"), "a :: Idle(x); b :: Idle(x); c :: Idle(x);");
     assert_eq!(messages("a, b :: Null -> Discard"), ["config:1: undeclared element 'a'"]);
-    assert_eq!(
-        messages("a[0], b :: Null"),
-        ["config:1: undeclared element 'a'", "config:1: output ports ignored at end of chain"]
-    );
+    let found = messages("a[0], b :: Null");
+    assert_eq!(found, ["config:1: undeclared element 'a'", "config:1: output ports ignored at end of chain"]);
 }
 
 #[test]
@@ -72,27 +64,21 @@ fn a_class_wins_over_an_element_of_its_name() {
 fn unknown_words_are_undeclared_elements_or_unknown_classes() {
     assert_eq!(messages("\nIdle -> x"), ["config:2: undeclared element 'x'"]);
     assert_eq!(messages("x :: Foo"), ["config:1: unknown element class 'Foo'"]);
-    assert_eq!(
-        messages("Idle -> Foo -> Discard; Idle -> Foo -> Discard"),
-        ["config:1: undeclared element 'Foo'"]
-    );
+    let found = messages("Idle -> Foo -> Discard; Idle -> Foo -> Discard");
+    assert_eq!(found, ["config:1: undeclared element 'Foo'"]);
 }
 
 #[test]
 fn there_are_no_forward_references_and_each_is_one_error() {
     assert_eq!(all_messages("Idle -> x; x :: Discard; Idle -> x;"), ["undeclared element 'x'"]);
-    assert_eq!(
-        messages("c :: C; elementclass C { Idle -> Discard }"),
-        ["config:1: unknown element class 'C'"]
-    );
+    let found = messages("c :: C; elementclass C { Idle -> Discard }");
+    assert_eq!(found, ["config:1: unknown element class 'C'"]);
 }
 
 #[test]
 fn a_config_on_a_reference_is_ignored_with_an_error() {
-    assert_eq!(
-        messages("a :: Idle; a(x) -> Discard"),
-        ["config:1: configuration string ignored on element reference"]
-    );
+    let found = messages("a :: Idle; a(x) -> Discard");
+    assert_eq!(found, ["config:1: configuration string ignored on element reference"]);
 }
 
 #[test]
@@ -132,33 +118,23 @@ fn the_double_arrow_stretches_missing_ports() {
 
 #[test]
 fn expandable_ports_take_what_is_left() {
-    assert_eq!(
-        edges("a :: Idle; b :: Idle; a [] => [0,1,2] b"),
-        ["a[0] -> [0]b", "a[1] -> [1]b", "a[2] -> [2]b"]
-    );
+    let found = edges("a :: Idle; b :: Idle; a [] => [0,1,2] b");
+    assert_eq!(found, ["a[0] -> [0]b", "a[1] -> [1]b", "a[2] -> [2]b"]);
     assert_eq!(edges("a :: Idle; b :: Idle; a [4,] => [0,1] b"), ["a[4] -> [0]b", "a[5] -> [1]b"]);
-    assert_eq!(
-        messages("a :: Idle; b :: Idle; a [] => [] b"),
-        ["config:1: at most one expandable port allowed per connection"]
-    );
+    let found = messages("a :: Idle; b :: Idle; a [] => [] b");
+    assert_eq!(found, ["config:1: at most one expandable port allowed per connection"]);
 }
 
 #[test]
 fn counts_that_disagree_are_a_mismatch() {
     let mismatch = |text: &str| messages(&format!("a :: Idle; b :: Idle; {text}"));
-    assert_eq!(
-        mismatch("a [0,1] => [0,1,2] b"),
-        ["config:1: connection mismatch: 2 outputs connected to 3 inputs"]
-    );
-    assert_eq!(
-        mismatch("a [0,1,2,] => [0,1] b;"),
-        ["config:1: connection mismatch: 3 or more outputs connected to 2 inputs"]
-    );
+    let found = mismatch("a [0,1] => [0,1,2] b");
+    assert_eq!(found, ["config:1: connection mismatch: 2 outputs connected to 3 inputs"]);
+    let found = mismatch("a [0,1,2,] => [0,1] b;");
+    assert_eq!(found, ["config:1: connection mismatch: 3 or more outputs connected to 2 inputs"]);
     assert_eq!(mismatch("a [0,1,] => [0] b;"), [""; 0]);
-    assert_eq!(
-        mismatch("a [0,1,2] => [0,1] b;"),
-        ["config:1: connection mismatch: 3 outputs connected to 2 inputs"]
-    );
+    let found = mismatch("a [0,1,2] => [0,1] b;");
+    assert_eq!(found, ["config:1: connection mismatch: 3 outputs connected to 2 inputs"]);
 }
 
 #[test]
@@ -189,37 +165,29 @@ fn missing_ends_mean_input_and_output_inside_compounds_and_groups() {
 #[test]
 fn groups_join_the_scope_around_them() {
     assert_eq!(names("Idle -> ( -> x :: Null -> ) -> Discard; y :: Null; Idle -> y -> Discard")[1], "x");
-    assert_eq!(
-        edges("a :: Idle; d :: Discard; a => ( [0] -> Null -> [0]; [1] -> Null -> [1] ) -> d").len(),
-        4
-    );
+    let found = edges("a :: Idle; d :: Discard; a => ( [0] -> Null -> [0]; [1] -> Null -> [1] ) -> d").len();
+    assert_eq!(found, 4);
     assert_eq!(messages("g :: ( Idle -> Discard )").len(), 1);
 }
 
 #[test]
 fn input_is_a_source_and_output_a_sink_without_gaps() {
     assert_eq!(messages("elementclass X { input [1] -> Discard }"), ["config:1: 'X' input 0 missing"]);
-    assert_eq!(
-        messages("elementclass X { Idle -> input }"),
-        ["config:1: 'X' pseudoelement 'input' may only be used as output"]
-    );
+    let found = messages("elementclass X { Idle -> input }");
+    assert_eq!(found, ["config:1: 'X' pseudoelement 'input' may only be used as output"]);
 }
 
 #[test]
 fn every_port_of_a_compound_must_be_connected() {
     assert_eq!(messages("Idle -> { -> Null -> }"), ["config:1: '@2' output 0 unused"]);
-    assert_eq!(
-        messages("elementclass X { -> Discard } a :: Idle; a [0] -> x :: X; a [1] -> [1] x"),
-        ["config:1: 'x' has no input 1"]
-    );
+    let found = messages("elementclass X { -> Discard } a :: Idle; a [0] -> x :: X; a [1] -> [1] x");
+    assert_eq!(found, ["config:1: 'x' has no input 1"]);
 }
 
 #[test]
 fn pass_through_compounds_vanish() {
-    assert_eq!(
-        edges("elementclass P { input -> output } Idle -> P -> P -> Discard"),
-        ["Idle@1[0] -> [0]Discard@4"]
-    );
+    let found = edges("elementclass P { input -> output } Idle -> P -> P -> Discard");
+    assert_eq!(found, ["Idle@1[0] -> [0]Discard@4"]);
     let long = format!("elementclass P {{ -> }} Idle {} -> Discard", "-> P ".repeat(20_000));
     assert_eq!(edges(&long).len(), 1);
 }
@@ -258,14 +226,10 @@ fn no_match_lists_the_candidates() {
 fn dots_continue_with_the_previous_definition() {
     let text = "elementclass Null { $a | -> Counter -> || ... } Idle -> Null -> Null(1) -> Discard";
     assert_eq!(names(text), ["Idle@1", "Null@2", "Discard@4", "Null@3/Counter@1"]);
-    assert_eq!(
-        messages("elementclass Foo { -> Discard || ... }"),
-        ["config:1: cannot extend unknown element class 'Foo'"]
-    );
-    assert_eq!(
-        messages("elementclass Null { ... || -> Discard }"),
-        ["config:1: '...' should occur last, after one or more compounds"]
-    );
+    let found = messages("elementclass Foo { -> Discard || ... }");
+    assert_eq!(found, ["config:1: cannot extend unknown element class 'Foo'"]);
+    let found = messages("elementclass Null { ... || -> Discard }");
+    assert_eq!(found, ["config:1: '...' should occur last, after one or more compounds"]);
 }
 
 #[test]
@@ -302,10 +266,8 @@ fn scope_is_lexical() {
 fn a_later_class_shadows_and_earlier_uses_keep_theirs() {
     let text = "elementclass A { Idle -> Discard } elementclass B { A } elementclass A { Idle -> Null -> \
         Discard } B; A";
-    assert_eq!(
-        names(text),
-        ["B@1/A@1/Idle@1", "B@1/A@1/Discard@2", "A@2/Idle@1", "A@2/Null@2", "A@2/Discard@3"]
-    );
+    let found = names(text);
+    assert_eq!(found, ["B@1/A@1/Idle@1", "B@1/A@1/Discard@2", "A@2/Idle@1", "A@2/Null@2", "A@2/Discard@3"]);
 }
 
 #[test]

@@ -14,10 +14,8 @@ fn the_separator_is_optional_before_whatever_can_start_a_statement() {
 
 #[test]
 fn provide_is_never_accepted() {
-    assert_eq!(
-        messages_in(Dialect::Click, "provide(x);"),
-        ["config:1: syntax error near 'provide'", "config:1: undeclared element 'x'"]
-    );
+    let found = messages_in(Dialect::Click, "provide(x);");
+    assert_eq!(found, ["config:1: syntax error near 'provide'", "config:1: undeclared element 'x'"]);
     assert_eq!(messages("provide;"), ["config:1: syntax error near 'provide'"]);
 }
 
@@ -31,10 +29,8 @@ fn what_is_not_closed_is_said_at_the_end_of_the_text() {
 
 #[test]
 fn ports_are_integers() {
-    assert_eq!(
-        messages("a :: Idle; a [x] -> Discard"),
-        ["config:1: syntax error: port number should be integer"]
-    );
+    let found = messages("a :: Idle; a [x] -> Discard");
+    assert_eq!(found, ["config:1: syntax error: port number should be integer"]);
     assert_eq!(messages("a :: Idle; a [0 -> Discard"), ["config:1: syntax error: expected ','"]);
     assert_eq!(messages("a :: Idle; a [-> Discard"), ["config:1: syntax error: expected port number"]);
     assert_eq!(messages("a :: Idle; a [99999999999] -> Discard"), ["config:1: port number out of range"]);
@@ -55,10 +51,8 @@ fn lines_count_from_preprocessor_marks() {
 
 #[test]
 fn a_chain_that_starts_at_input_after_another_chain_is_suspicious() {
-    assert_eq!(
-        messages("elementclass X { input -> n :: Null -> output; n -> Discard; -> Discard }"),
-        ["config:1: warning: suggest 'input ->' or '[0] ->' to start connection"]
-    );
+    let found = messages("elementclass X { input -> n :: Null -> output; n -> Discard; -> Discard }");
+    assert_eq!(found, ["config:1: warning: suggest 'input ->' or '[0] ->' to start connection"]);
 }
 
 #[test]

@@ -238,11 +238,8 @@ mod tests {
         let pool = Pool::new(4, 1).unwrap();
         let mut packet = pool.packet_from(&[7; 100]).unwrap();
         for transport in [-10_000, 70_000, isize::MAX, isize::MIN] {
-            assert_eq!(
-                packet.set_offload(PacketOffload { transport, ..LEFT }),
-                Err(InvalidOffload),
-                "{transport}"
-            );
+            let found = packet.set_offload(PacketOffload { transport, ..LEFT });
+            assert_eq!(found, Err(InvalidOffload), "{transport}");
         }
         assert!(!packet.has_offload());
     }

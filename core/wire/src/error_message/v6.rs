@@ -203,10 +203,8 @@ mod tests {
             let padded = [&whole[..], &[0xee; 30]].concat();
             let answer = Icmp6Error::time_exceeded().answer_to(&padded, false).unwrap();
             let made = answer.build_packet(&padded, ROUTER);
-            assert_eq!(
-                (&made[48..], answer.destination()),
-                (&whole[..whole.len().min(1232)], "2001:db8::1".parse().unwrap())
-            );
+            assert_eq!(&made[48..], &whole[..whole.len().min(1232)]);
+            assert_eq!(answer.destination().to_string(), "2001:db8::1");
         }
     }
 

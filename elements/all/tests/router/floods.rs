@@ -49,10 +49,8 @@ fn an_arp_flood_is_looked_at_in_part_and_what_somebody_waits_for_always_is() {
     }
     // Those that were learnt are known then, and have a limit of their own.
     assert_eq!(rig.counter("arp-received"), 200);
-    assert_eq!(
-        (rig.counter("neighbor-messages-limited"), rig.drops(DropReason::RateLimited)),
-        (9_800, 9_800)
-    );
+    assert_eq!(rig.counter("neighbor-messages-limited"), 9_800);
+    assert_eq!(rig.drops(DropReason::RateLimited), 9_800);
     rig.bench.push(B, arp_reply("2:0:0:0:2:5", "10.0.2.5", STATION_B, "10.0.2.1").bytes());
     assert_eq!(rig.sent(B).len(), 1, "the packet that waited");
     others_pass(&mut rig);

@@ -67,10 +67,9 @@ fn a_long_echo_request_is_put_together_and_its_reply_cut() {
         message.extend(ip.payload());
     }
     let icmp = Icmp::new(&message[..]).unwrap();
-    assert_eq!(
-        (icmp.icmp_type(), icmp.checksum_is_valid(), icmp.payload()),
-        (IcmpType::ECHO_REPLY, true, &[4; 4000][..])
-    );
+    assert_eq!(icmp.icmp_type(), IcmpType::ECHO_REPLY);
+    assert!(icmp.checksum_is_valid());
+    assert_eq!(icmp.payload(), &[4; 4000][..]);
     assert_eq!(rig.counter("reassembled"), 1);
 }
 

@@ -133,10 +133,9 @@ fn solicitations_for_an_address_of_the_router_are_answered() {
         let NdMessage::NeighborAdvertisement(answer) = NdMessage::parse_packet(&frame[14..]).unwrap() else {
             panic!()
         };
-        assert_eq!(
-            (answer.target_link(), answer.is_router(), answer.is_solicited()),
-            (Some(station(STATION_B)), true, true)
-        );
+        assert_eq!(answer.target_link(), Some(station(STATION_B)));
+        assert!(answer.is_router());
+        assert!(answer.is_solicited());
     }
     assert_eq!(rig.counter("nd-received"), 2);
 }

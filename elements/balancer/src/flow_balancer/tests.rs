@@ -325,11 +325,8 @@ fn a_member_that_does_not_answer_loses_its_flows_until_it_is_back() {
     await_members(&mut bench, &[&parts[0], &parts[1]]);
     drop(b);
     await_members(&mut bench, &[&parts[0], &format!("b {away} down")]);
-    assert!(
-        bench.stderr_text().contains(&format!("b at {away} is down: refused")),
-        "{}",
-        bench.stderr_text()
-    );
+    let said = bench.stderr_text();
+    assert!(said.contains(&format!("b at {away} is down: refused")), "{said}");
     let config = format!(
         "SERVICE 192.0.2.1:80 tcp, MEMBER a {at}, MEMBER b {away}, CHECK tcp every 500ms fall 2 rise 1, SEED 1"
     );

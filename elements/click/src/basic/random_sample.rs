@@ -193,10 +193,8 @@ mod tests {
     #[test]
     fn refuses_what_is_no_probability() {
         assert_eq!(Bench::config_error(&CLASS, "1.5"), "P: parse error");
-        assert_eq!(
-            Bench::config_error(&CLASS, "SAMPLE 0.1, DROP 0.9"),
-            "give at most one of SAMPLE and DROP"
-        );
+        let found = Bench::config_error(&CLASS, "SAMPLE 0.1, DROP 0.9");
+        assert_eq!(found, "give at most one of SAMPLE and DROP");
         assert!(Bench::config_error(&CLASS, "").contains("P, SAMPLE or DROP"));
     }
 }

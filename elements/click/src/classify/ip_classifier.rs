@@ -178,10 +178,8 @@ mod tests {
         };
         let need = "need 1 arguments, one per output port; e has 2 patterns and 1 connected output";
         assert_eq!(refuses("tcp, udp"), format!("{need}: connect [1]"));
-        assert_eq!(
-            refuses("tcp, host"),
-            format!("{need}: connect [1]; pattern 1: 'ip host': address missing")
-        );
+        let found = refuses("tcp, host");
+        assert_eq!(found, format!("{need}: connect [1]; pattern 1: 'ip host': address missing"));
         let text = "src net 10/8 and dst net 18.26/255.255.0.0";
         assert!(Bench::setup(&CLASS, text).outputs(1).build().is_ok());
         assert_eq!(refuses("net 10/9"), "pattern 0: 'ip net': address missing");

@@ -136,10 +136,8 @@ mod tests {
         assert!(bench.write("insert", "10.0.0.2").is_err());
         assert!(bench.write("insert", "nobody 2:0:0:0:0:a").is_err());
         assert!(bench.write("delete", "").is_err());
-        assert_eq!(
-            Bench::config_error(&CLASS, "CAPACITY_SLIM_FACTOR 0"),
-            "CAPACITY_SLIM_FACTOR cannot be zero"
-        );
+        let found = Bench::config_error(&CLASS, "CAPACITY_SLIM_FACTOR 0");
+        assert_eq!(found, "CAPACITY_SLIM_FACTOR cannot be zero");
     }
 
     #[test]

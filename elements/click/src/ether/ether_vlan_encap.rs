@@ -102,10 +102,8 @@ mod tests {
         bench.push(0, ip4().bytes());
         let packet = bench.expect(0, ether([1; 6], [2; 6]).vlan(7).ip4(ip4()).bytes());
         assert_eq!((packet.mac_offset(), packet.network_offset()), (Some(0), Some(18)));
-        assert_eq!(
-            bench.read("config", "").unwrap(),
-            "2048, 02-02-02-02-02-02, 01-01-01-01-01-01, VLAN_ID 7, VLAN_PCP 0"
-        );
+        let found = bench.read("config", "").unwrap();
+        assert_eq!(found, "2048, 02-02-02-02-02-02, 01-01-01-01-01-01, VLAN_ID 7, VLAN_PCP 0");
     }
 
     #[test]

@@ -221,9 +221,8 @@ fn a_place_far_behind_is_gone_to_in_several_runs() {
     bench.write("active", "true").unwrap();
     bench.run();
     assert!(bench.drain_sent(0).is_empty());
-    assert!(
-        bench.stderr_text().contains(&format!("file position {} is beyond the end of the file", end + 1))
-    );
+    let expected = format!("file position {} is beyond the end of the file", end + 1);
+    assert!(bench.stderr_text().contains(&expected));
 }
 
 #[test]

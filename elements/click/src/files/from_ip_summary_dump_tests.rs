@@ -21,10 +21,9 @@ fn headers_are_made_of_columns() {
     let lines = "!data timestamp src dst sport dport proto ip_len ip_ttl\n5.5 1.2.3.4 5.6.7.8 80 81 U 60 9";
     let packet = &packets(lines, "")[0];
     let ip = Ipv4::new(packet.data()).unwrap();
-    assert_eq!(
-        (ip.src().to_string(), ip.dst().to_string(), ip.ttl()),
-        ("1.2.3.4".into(), "5.6.7.8".into(), 9)
-    );
+    assert_eq!(ip.src().to_string(), "1.2.3.4");
+    assert_eq!(ip.dst().to_string(), "5.6.7.8");
+    assert_eq!(ip.ttl(), 9);
     assert_eq!((ip.protocol(), ip.total_length()), (IpProtocol::UDP, 60));
     let udp = Udp::new(&packet.data()[20..]).unwrap();
     assert_eq!((udp.src_port(), udp.dst_port()), (80, 81));
@@ -87,10 +86,8 @@ fn lines_that_say_nothing_are_passed_over_and_told_of_once() {
     let mut bench = bench("!data src frob\n# note\n\n1.2.3.4\nx y\nz -", ", STOP true");
     bench.run();
     assert_eq!(bench.drain_sent(0).len(), 1);
-    assert_eq!(
-        bench.stderr_text(),
-        "<data>:2: warning: unknown content type 'frob'\n<data>:6: packet parse error\n"
-    );
+    let found = bench.stderr_text();
+    assert_eq!(found, "<data>:2: warning: unknown content type 'frob'\n<data>:6: packet parse error\n");
     assert!(bench.stop_requested());
 }
 

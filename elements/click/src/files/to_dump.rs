@@ -289,10 +289,8 @@ mod tests {
         let mut new = Bench::new(&CLASS, &format!("{path}, UNBUFFERED true"));
         new.take_state(&mut old);
         new.push(0, b"two");
-        assert_eq!(
-            contents(&path).1.into_iter().map(|(_, _, bytes)| bytes).collect::<Vec<_>>(),
-            [b"one", b"two"]
-        );
+        let found = contents(&path).1.into_iter().map(|(_, _, bytes)| bytes).collect::<Vec<_>>();
+        assert_eq!(found, [b"one", b"two"]);
         assert_eq!(new.read("count", "").as_deref(), Ok("2"));
         let renamed = path.clone() + ".0";
         std::fs::rename(&path, &renamed).unwrap();
@@ -302,10 +300,8 @@ mod tests {
         next.take_state(&mut new);
         next.push(0, b"three");
         let bytes = |path: &str| contents(path).1.into_iter().map(|(_, _, bytes)| bytes).collect::<Vec<_>>();
-        assert_eq!(
-            (bytes(&path), bytes(&renamed)),
-            (vec![b"three".to_vec()], vec![b"one".to_vec(), b"two".to_vec()])
-        );
+        assert_eq!(bytes(&path), vec![b"three".to_vec()]);
+        assert_eq!(bytes(&renamed), vec![b"one".to_vec(), b"two".to_vec()]);
         assert_eq!(next.read("count", "").as_deref(), Ok("3"));
         let (_elsewhere, other) = scratch();
         let mut unrelated = Bench::new(&CLASS, &other);

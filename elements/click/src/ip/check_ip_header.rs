@@ -209,10 +209,8 @@ mod tests {
         let mut bench = Bench::new(&CLASS, config);
         bench.push(0, bytes);
         bench.expect(1, bytes);
-        assert_eq!(
-            bench.stderr_text(),
-            format!("{}: IP header check failed: {reason}\n", element_name(&mut bench))
-        );
+        let found = bench.stderr_text();
+        assert_eq!(found, format!("{}: IP header check failed: {reason}\n", element_name(&mut bench)));
         let details = bench.read("drop_details", "").unwrap();
         assert!(details.contains(&format!("1\t{reason}\n")), "{details}");
         assert_eq!(bench.read("drops", "").unwrap(), "1");

@@ -107,10 +107,9 @@ mod tests {
         let mut bench = Bench::new(&CLASS, "1.0.0.1, 2.0.0.2, unreachable, port, IDENTIFIER 7");
         bench.push(0, b"x");
         let packet = bench.next_sent(0).unwrap();
-        assert_eq!(
-            (packet.len(), &packet.data()[20..22], &packet.data()[24..28]),
-            (29, &[3, 3][..], &[0; 4][..])
-        );
+        assert_eq!(packet.len(), 29);
+        assert_eq!(&packet.data()[20..22], &[3, 3][..]);
+        assert_eq!(&packet.data()[24..28], &[0; 4][..]);
         let mut bench = Bench::new(&CLASS, "1.0.0.1, 2.0.0.2, timestamp");
         bench.push(0, b"");
         assert_eq!(bench.next_sent(0).unwrap().len(), 40);

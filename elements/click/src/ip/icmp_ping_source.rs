@@ -499,10 +499,8 @@ mod tests {
 
     #[test]
     fn refuses_an_interval_of_zero() {
-        assert_eq!(
-            Bench::config_error(&CLASS, "1.0.0.1, 2.0.0.2, INTERVAL 0"),
-            "INTERVAL must be more than zero"
-        );
+        let found = Bench::config_error(&CLASS, "1.0.0.1, 2.0.0.2, INTERVAL 0");
+        assert_eq!(found, "INTERVAL must be more than zero");
         assert!(bench("").write("interval", "0").is_err());
     }
 

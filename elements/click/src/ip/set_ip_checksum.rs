@@ -74,10 +74,8 @@ mod tests {
         bench.push(0, &ip4().udp(1, 2).bytes()[..19]);
         bench.push(0, b"");
         bench.expect_dropped(DropReason::TooShort, 2);
-        assert_eq!(
-            (bench.stderr_text().as_str(), bench.read("drops", "").unwrap().as_str()),
-            ("SetIPChecksum: bad input packet\n", "2")
-        );
+        assert_eq!(bench.stderr_text().as_str(), "SetIPChecksum: bad input packet\n");
+        assert_eq!(bench.read("drops", "").unwrap().as_str(), "2");
         survives_anything(&CLASS, "", 1);
     }
 }

@@ -119,10 +119,8 @@ mod tests {
         let good = bench.next_sent(0).unwrap();
         assert_eq!(good.data(), [vec![0xee; 14], packet().bytes()].concat());
         assert_eq!((good.network_offset(), good.transport_offset()), (Some(14), Some(54)));
-        assert_eq!(
-            Ipv6Addr::from(good.annotation::<16>(anno::DST_IP6)),
-            "2001:db8::2".parse::<Ipv6Addr>().unwrap()
-        );
+        let found = Ipv6Addr::from(good.annotation::<16>(anno::DST_IP6));
+        assert_eq!(found, "2001:db8::2".parse::<Ipv6Addr>().unwrap());
     }
 
     #[test]
@@ -142,11 +140,8 @@ mod tests {
             let mut bench = Bench::new(&CLASS, config);
             bench.push(0, &bytes);
             bench.expect(1, &bytes);
-            assert!(
-                bench.stderr_text().ends_with(&format!("IP6 header check failed: {reason}\n")),
-                "{}",
-                bench.stderr_text()
-            );
+            let said = bench.stderr_text();
+            assert!(said.ends_with(&format!("IP6 header check failed: {reason}\n")), "{said}");
             assert_eq!(bench.read("drops", "").unwrap(), "1");
         }
     }

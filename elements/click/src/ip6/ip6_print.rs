@@ -89,10 +89,8 @@ mod tests {
         let text = said("CONTENTS true, NBYTES 26");
         let lines: Vec<&str> = text.lines().skip(1).collect();
         assert_eq!(lines.len(), 2);
-        assert!(
-            lines[0].starts_with("  6") && lines[0].ends_with(" 20010db8 00000000 00000000 00000001"),
-            "{text}"
-        );
+        assert!(lines[0].starts_with("  6"), "{text}");
+        assert!(lines[0].ends_with(" 20010db8 00000000 00000000 00000001"), "{text}");
         assert_eq!(lines[1], "  2001");
     }
 

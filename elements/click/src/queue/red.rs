@@ -452,10 +452,8 @@ mod tests {
         assert_eq!(run(named).unwrap().read_handler("red.queues", "").unwrap(), "q\n");
         let refused = |text: &str| run(text).err().unwrap();
         assert_eq!(refused("Idle -> RED(5, 50, 0.02) -> Discard;"), "no nearby Queues");
-        assert_eq!(
-            refused("i :: Idle -> RED(5, 50, 0.02, QUEUES i) -> Discard;"),
-            "'i' is not a Storage element"
-        );
+        let found = refused("i :: Idle -> RED(5, 50, 0.02, QUEUES i) -> Discard;");
+        assert_eq!(found, "'i' is not a Storage element");
         assert_eq!(refused("Idle -> RED(5, 50, 0.02, QUEUES lost) -> Discard;"), "no element named 'lost'");
     }
 

@@ -203,10 +203,8 @@ mod tests {
     fn flows_are_found_in_both_directions() {
         let mut flows = Flows::new(10).unwrap();
         let number = flows.insert_flow(flow(1, 0), Time::ZERO, NONE).unwrap();
-        assert_eq!(
-            (flows.find_flow(0, id(1)), flows.find_flow(0, id(1001).reverse())),
-            (Some((number, 0)), Some((number, 1)))
-        );
+        assert_eq!(flows.find_flow(0, id(1)), Some((number, 0)));
+        assert_eq!(flows.find_flow(0, id(1001).reverse()), Some((number, 1)));
         assert_eq!((flows.find_flow(1, id(1)), flows.get_mut(number).rewritten_id(0)), (None, id(1001)));
         assert_eq!(flows.get_mut(number).rewritten_id(1), id(1).reverse());
     }

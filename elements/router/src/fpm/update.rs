@@ -150,14 +150,10 @@ mod tests {
         assert_eq!(ignored(&put(("10.0.0.0", 8), 2, &[link(3)])), IgnoredMessage::Kernel);
         let table = attribute(15, &10u32.to_ne_bytes());
         assert_eq!(ignored(&put(("10.0.0.0", 8), 11, &[table])), IgnoredMessage::Tables);
-        assert_eq!(
-            ignored(&message(28, 0, &[7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[])),
-            IgnoredMessage::Neighbors
-        );
-        assert_eq!(
-            ignored(&message(24, 0, &[28, 20, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0], &[])),
-            IgnoredMessage::Mpls
-        );
+        let found = ignored(&message(28, 0, &[7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]));
+        assert_eq!(found, IgnoredMessage::Neighbors);
+        let found = ignored(&message(24, 0, &[28, 20, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0], &[]));
+        assert_eq!(found, IgnoredMessage::Mpls);
         assert_eq!(ignored(&message(16, 0, &[0; 16], &[])), IgnoredMessage::Other);
         let refused = |bytes: &[u8]| match read(bytes) {
             Ok(Update::NewRoute { path: Err(reason), .. }) => reason,

@@ -223,12 +223,10 @@ mod tests {
         let (mut small, mut claims, mut actions) = (small(), claims(), Vec::new());
         claims.sync_ports(&small.tables.ports(), NOW, &mut actions);
         let own = (A, "10.0.1.1".parse().unwrap());
-        let told = |actions: &mut Vec<ClaimAction>| {
-            let is_told = |action: &ClaimAction| {
-                (action.port, action.address) == own && action.effect == ClaimEffect::SendAnnouncement
-            };
-            std::mem::take(actions).iter().filter(|action| is_told(action)).count()
+        let is_told = |action: &ClaimAction| {
+            (action.port, action.address) == own && action.effect == ClaimEffect::SendAnnouncement
         };
+        let told = |actions: &mut Vec<ClaimAction>| actions.drain(..).filter(is_told).count();
         assert_eq!(told(&mut actions), 1);
         small.tables.set_up(A, false, NOW).unwrap();
         claims.sync_ports(&small.tables.ports(), NOW, &mut actions);

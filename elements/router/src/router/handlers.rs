@@ -209,10 +209,8 @@ mod tests {
         let hop = json!([{ "gateway": "10.0.2.254", "port": "b", "weight": 1, "state": "up" }]);
         assert_eq!((&default["next_hops"], &default["method"]), (&hop, &Value::Null));
         let several = route("20.0.0.0/8");
-        assert_eq!(
-            (&several["method"], &several["next_hops"][1]["weight"]),
-            (&json!("resilient"), &json!(3))
-        );
+        assert_eq!(several["method"], "resilient");
+        assert_eq!(several["next_hops"][1]["weight"], 3);
         assert_eq!(route("10.0.1.0/24")["source"], "connected");
         assert_eq!(route("10.0.1.1/32")["type"], "local");
         assert_eq!(route("21.0.0.0/8")["type"], "blackhole");
@@ -271,10 +269,8 @@ mod tests {
         assert_eq!(read(&mut bench, "route_json", "10.0.1.1")["outcome"], "local");
         assert_eq!(read(&mut bench, "route_json", "2001:db8:99::1")["outcome"], "no-route");
         let on_link = read(&mut bench, "route_json", "10.0.1.77");
-        assert_eq!(
-            (&on_link["chosen"]["state"], &on_link["outcome"]),
-            (&json!("NONE"), &json!("neighbor-unresolved"))
-        );
+        assert_eq!(on_link["chosen"]["state"], "NONE");
+        assert_eq!(on_link["outcome"], "neighbor-unresolved");
         assert!(
             bench
                 .read("route_json", "here")
@@ -295,10 +291,9 @@ mod tests {
         assert_eq!((&port["arp"]["neighbors-failed"], &port["duplicates"]), (&json!(0), &json!([])));
         let neighbors = read(&mut bench, "neighbors_json", "b");
         let gateway = &neighbors["neighbors"][1];
-        assert_eq!(
-            (&gateway["dst"], &gateway["dev"], &gateway["static"]),
-            (&json!("10.0.2.254"), &json!("b"), &json!(true))
-        );
+        assert_eq!(gateway["dst"], "10.0.2.254");
+        assert_eq!(gateway["dev"], "b");
+        assert_eq!(gateway["static"], true);
         assert_eq!(gateway["next_hops"], 1);
         assert_eq!(read(&mut bench, "neighbors_json", "a")["neighbors"], json!([]));
         let error = bench.read("neighbors_json", "c").unwrap_err().to_string();
@@ -326,9 +321,8 @@ mod tests {
         );
         assert_eq!(events["events"][0]["text"], "route 30.0.0.0/8: added");
         assert_eq!((&events["lost"], events["next"].as_u64()), (&json!(0), now.as_u64().map(|now| now + 4)));
-        assert!(
-            bench.read("events_json", "soon").unwrap_err().to_string().contains("not a number of an event")
-        );
+        let expected = "not a number of an event";
+        assert!(bench.read("events_json", "soon").unwrap_err().to_string().contains(expected));
     }
 
     #[test]
@@ -361,10 +355,8 @@ mod tests {
         assert_eq!(told(&mut bench), ["port b: mtu 1400"]);
         bench.write("port", "b up").unwrap();
         let up: Vec<String> = told(&mut bench).into_iter().take(3).collect();
-        assert!(
-            up.contains(&"port b: up".to_string()) && up.contains(&"nexthop 10.0.2.254 b: up".to_string()),
-            "{up:?}"
-        );
+        assert!(up.contains(&"port b: up".to_string()), "{up:?}");
+        assert!(up.contains(&"nexthop 10.0.2.254 b: up".to_string()), "{up:?}");
         bench.push(1, arp_reply("2:0:0:0:2:fc", "10.0.2.7", "2:0:0:0:0:2", "10.0.2.1").bytes());
         bench.write("add_neighbor", "b 10.0.2.8 2:0:0:0:2:8 temporary").unwrap();
         bench.push(1, arp_reply("2:0:0:0:2:9", "10.0.2.8", "2:0:0:0:0:2", "10.0.2.1").bytes());
@@ -373,14 +365,11 @@ mod tests {
         let events = read(&mut bench, "events_json", &first);
         let moved = events["events"].as_array().unwrap().iter().find(|event| event["what"] == "moved");
         let moved = moved.unwrap_or_else(|| panic!("{events:#}"));
-        assert_eq!(
-            (&moved["lladdr"], &moved["old_lladdr"]),
-            (&json!("02:00:00:00:02:09"), &json!("02:00:00:00:02:08"))
-        );
-        assert_eq!(
-            (&moved["dst"], &moved["port"], &moved["kind"]),
-            (&json!("10.0.2.8"), &json!("b"), &json!("neighbor"))
-        );
+        assert_eq!(moved["lladdr"], "02:00:00:00:02:09");
+        assert_eq!(moved["old_lladdr"], "02:00:00:00:02:08");
+        assert_eq!(moved["dst"], "10.0.2.8");
+        assert_eq!(moved["port"], "b");
+        assert_eq!(moved["kind"], "neighbor");
     }
 
     #[test]

@@ -156,10 +156,8 @@ fn build_slow_path(args: &mut Args<'_>) -> Result<SlowPath, ArgError> {
         messages: rate(args.read("MESSAGE_RATE")?, 1000),
         resolutions: rate(args.read("MESSAGE_RATE")?, 1000),
     };
-    let (acd, dad, hold): (bool, bool, usize) =
-        (args.read("ACD")?, args.read("DAD")?, args.read("HOLD_ALL")?);
-    let claimed =
-        |settings: ClaimSettings, probes: bool| if probes { settings } else { settings.without_probes() };
+    let (acd, dad, hold) = (args.read("ACD")?, args.read("DAD")?, args.read("HOLD_ALL")?);
+    let claimed = |settings: ClaimSettings, probes| if probes { settings } else { settings.without_probes() };
     let seed = args.resource::<Chance>().next_u64();
     let claims = Claims::new(claimed(ClaimSettings::arp(), acd), claimed(ClaimSettings::nd(), dad), seed);
     let together = args.shared_value(|| SharedState::new(claims, hold));

@@ -105,26 +105,25 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    const FULL: Plan = Plan {
+        rounds: 7,
+        trial: Duration::from_millis(30),
+        addresses: 1 << 20,
+        probes: 1_000_000,
+        churn: Duration::from_millis(500),
+        pairs: 15,
+    };
+    const QUICK: Plan = Plan {
+        rounds: 3,
+        trial: Duration::from_millis(10),
+        addresses: 1 << 18,
+        probes: 100_000,
+        churn: Duration::from_millis(100),
+        pairs: 5,
+    };
+
     fn of(options: &Options) -> Plan {
-        let millis = Duration::from_millis;
-        let plan = match options.delivery.manner.quick {
-            false => Plan {
-                rounds: 7,
-                trial: millis(30),
-                addresses: 1 << 20,
-                probes: 1_000_000,
-                churn: millis(500),
-                pairs: 15,
-            },
-            true => Plan {
-                rounds: 3,
-                trial: millis(10),
-                addresses: 1 << 18,
-                probes: 100_000,
-                churn: millis(100),
-                pairs: 5,
-            },
-        };
+        let plan = options.delivery.manner.plan(Plan::FULL, Plan::QUICK);
         Plan { rounds: options.rounds.unwrap_or(plan.rounds), ..plan }
     }
 }

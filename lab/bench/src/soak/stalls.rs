@@ -89,10 +89,8 @@ mod tests {
         stalls.record_stall(at(1000), at(1100));
         assert!(!stalls.cover(at(1050)), "late, but not too late");
         stalls.record_stall(at(20_000), at(20_500));
-        assert_eq!(
-            [10_000, 18_000, 20_100, 23_000, 30_000].map(|time| stalls.cover(at(time))),
-            [false, true, true, true, false]
-        );
+        let result = [10_000, 18_000, 20_100, 23_000, 30_000].map(|time| stalls.cover(at(time)));
+        assert_eq!(result, [false, true, true, true, false]);
         assert_eq!(stalls.total(), at(500));
         assert!(stalls.excess(at(9000)).is_some() && stalls.excess(at(11_000)).is_none());
     }

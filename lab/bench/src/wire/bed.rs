@@ -132,9 +132,7 @@ impl Bed {
         generator.signal(Signal::TERM);
         let output = generator.wait(PATIENCE)?;
         let told = output.stdout.lines().last().and_then(|line| serde_json::from_str(line).ok());
-        let Some(Sent { sent, seconds }) = told else {
-            return Err(RigError::Failed(generator.failure()));
-        };
+        let Sent { sent, seconds } = told.ok_or_else(|| RigError::Failed(generator.failure()))?;
         let arrived = self.settled()?.saturating_sub(before).min(sent);
         Ok((Outcome { sent, arrived, seconds }, result))
     }

@@ -57,11 +57,8 @@ fn an_mtu_that_becomes_smaller_is_heeded_at_once() {
         narrow(net, 1300, true)?;
         router.until(|router| Ok(router.port("eth2")?["mtu"] == 1300))?;
         let report = full("10.0.2.2", "1472")?;
-        assert!(
-            report.received == 0 && report.text.contains("mtu = 1300") || report.text.contains("mtu=1300"),
-            "{}",
-            report.text
-        );
+        let text = &report.text;
+        assert!(report.received == 0 && text.contains("mtu = 1300") || text.contains("mtu=1300"), "{text}");
         assert_eq!(full("fd00:2::2", "1452")?.received, 0);
         assert!(way(net.a(), "fd00:2::2")?.contains("mtu 1300"));
         assert_eq!((full("10.0.2.2", "1272")?.received, full("fd00:2::2", "1252")?.received), (2, 2));

@@ -88,11 +88,8 @@ fn a_file_with_mistakes_starts_nothing_and_says_all() {
         }
         let file = files.write("r.toml", "port = [\n\"eth0=10.0.1.1/24\",\n\"eth9=10.0.2.1/24\"]\n");
         let output = wait_for(start_on(&net.r, &[&file])?)?;
-        assert!(
-            output.stderr.contains("r.toml:3: port eth9=10.0.2.1/24: eth9: no such interface"),
-            "{}",
-            output.stderr
-        );
+        let stderr = &output.stderr;
+        assert!(stderr.contains("r.toml:3: port eth9=10.0.2.1/24: eth9: no such interface"), "{stderr}");
         let output = wait_for(start_on(&net.r, &[&file, "--nat"])?)?;
         assert!(output.stderr.contains("--nat can't stand beside"), "{}", output.stderr);
         Ok(())
@@ -160,11 +157,9 @@ fn a_file_with_mistakes_changes_nothing() {
         assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
         let file = files.write("r.toml", &format!("{before}workers = 2\n"));
         let output = router.call(&["apply", &file])?;
-        assert!(
-            output.succeeded() && output.stdout.contains("+ workers = 2   # at the next start"),
-            "{}",
-            output.stderr
-        );
+        let stderr = &output.stderr;
+        assert!(output.succeeded(), "{stderr}");
+        assert!(output.stdout.contains("+ workers = 2   # at the next start"), "{stderr}");
         assert_eq!(router.say(&["show", "config"])?, before);
         Ok(())
     });
@@ -231,14 +226,10 @@ fn routes_and_neighbors_that_were_added_by_hand_stay_unless_the_file_has_them() 
         assert!(of("10.0.2.8 ").contains("00:88") && of("10.0.2.7 ").is_empty(), "{neighbors}");
         let routes = router.say(&["show", "routes", "-4"])?;
         let line = |prefix: &str| routes.lines().find(|line| line.starts_with(prefix)).unwrap_or_default();
-        assert!(
-            line("10.9.0.0/16").contains("10.0.2.2") && line("10.9.0.0/16").ends_with("static by hand"),
-            "{routes}"
-        );
-        assert!(
-            line("10.8.0.0/16").contains("blackhole") && line("10.8.0.0/16").ends_with("static"),
-            "{routes}"
-        );
+        assert!(line("10.9.0.0/16").contains("10.0.2.2"), "{routes}");
+        assert!(line("10.9.0.0/16").ends_with("static by hand"), "{routes}");
+        assert!(line("10.8.0.0/16").contains("blackhole"), "{routes}");
+        assert!(line("10.8.0.0/16").ends_with("static"), "{routes}");
         assert!(line("10.7.0.0/16").is_empty(), "{routes}");
         assert_eq!(router.json(&["show", "routes", "10.9/16"])?["routes"][0]["by_hand"], true);
         Ok(())

@@ -347,10 +347,9 @@ fn routes_and_connection_outlive_a_reload() {
         }
         let fpm = router.json(&["show", "fpm"])?;
         let routes = &fpm["routes"];
-        assert_eq!(
-            (&routes["installed"], &routes["refused"], &routes["stale"]),
-            (&4.into(), &1.into(), &0.into())
-        );
+        assert_eq!(routes["installed"], 4);
+        assert_eq!(routes["refused"], 1);
+        assert_eq!(routes["stale"], 0);
         assert_eq!(fpm["connections"], 1);
         zebra.send(&[gone("10.9.1.0/24")]);
         until(SOON, || Ok(source(&router, "10.9.1.0/24")?.is_none()))?;
@@ -365,19 +364,14 @@ fn an_address_that_is_taken_is_an_error_before_anything_starts() {
         let options =
             ["router", "--port", "eth9=10.0.9.1/24", "--print", "--fpm", "[::1]", "--fpm-hold", "5s"];
         let printed = net.r.command([super::artery()?]).args(options).run()?.stdout;
-        assert!(
-            printed.contains("fpm :: FPMServer(ip, LISTEN [::1]:2620, HOLD 5s, HOST artery0);"),
-            "{printed}"
-        );
+        let expected = "fpm :: FPMServer(ip, LISTEN [::1]:2620, HOLD 5s, HOST artery0);";
+        assert!(printed.contains(expected), "{printed}");
         let config =
             "ip :: IPRouter(PORT a 10.0.9.1/24 ETHER 2:0:0:0:0:1); Idle -> ip -> Discard; FPMServer(ip)";
         let output = net.r.command([super::artery()?]).args(["run", "-e", config]).output()?;
         assert_eq!(output.code(), Some(1));
-        assert!(
-            output.stderr.contains("can't listen on 127.0.0.1:2620: Address already in use"),
-            "{}",
-            output.stderr
-        );
+        let stderr = &output.stderr;
+        assert!(stderr.contains("can't listen on 127.0.0.1:2620: Address already in use"), "{stderr}");
         let wrong = ["router", "--port", "eth9=10.0.9.1/24", "--fpm", "localhost"];
         let output = net.r.command([super::artery()?]).args(wrong).output()?;
         assert_eq!(output.code(), Some(2));

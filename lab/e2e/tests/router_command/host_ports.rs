@@ -249,11 +249,8 @@ fn names_of_interfaces_are_chosen_and_wrong_ones_refused() {
             net.r.command([artery()?]).arg("router").args(PORTS).args(options).arg("--print").output()
         };
         let plain = print(&[])?;
-        assert!(
-            !plain.stdout.contains("HOST_PORT") && !plain.stdout.contains("HostPorts"),
-            "{}",
-            plain.stdout
-        );
+        let stdout = &plain.stdout;
+        assert!(!stdout.contains("HOST_PORT") && !stdout.contains("HostPorts"), "{stdout}");
         let text = print(&["--host-ports", "lan-", "--port", "eth2=10.0.3.1/24,host-if=e2"])?;
         for expected in ["FromHost(lan-eth0,", "FromHost(e2,", "HostPorts(ip, PORT eth0 lan-eth0,"] {
             assert!(text.stdout.contains(expected), "{expected}: {}{}", text.stdout, text.stderr);

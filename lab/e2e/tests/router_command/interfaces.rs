@@ -125,11 +125,8 @@ fn a_port_whose_interface_is_made_again_forwards_again_as_what_it_is_now() {
         let (new, shown) = (net.r.mac("eth1")?, port(&router, "eth1")?);
         assert_ne!(old, new);
         assert_eq!((&shown["state"], &shown["interface"]), (&"up".into(), &"eth1".into()), "{shown:#}");
-        assert_eq!(
-            (&shown["lladdr"], &shown["mtu"]),
-            (&Value::from(new.as_str()), &1400.into()),
-            "{shown:#}"
-        );
+        assert_eq!(shown["lladdr"], Value::from(new.as_str()), "{shown:#}");
+        assert_eq!(shown["mtu"], 1400, "{shown:#}");
         let told = arp.frames();
         assert!(told.iter().any(|frame| is_announcement(&frame.bytes, &new)), "the new address is announced");
         assert_eq!(net.b.ping("10.0.2.77", 2)?.received, 0, "the host does not see what arrives");

@@ -19,10 +19,8 @@ fn a_port_keeps_to_its_mtu_checks_sources_and_has_gateways_outside_its_networks(
             |bytes: &str| net.a.command(["ping", "-c1", "-W2", "-Mdo", "-s", bytes, "10.0.2.2"]).output();
         assert!(ping("1372")?.succeeded());
         let outcome = ping("1373")?;
-        assert!(
-            !outcome.succeeded() && format!("{}{}", outcome.stdout, outcome.stderr).contains("mtu = 1400"),
-            "{outcome:?}"
-        );
+        assert!(!outcome.succeeded(), "{outcome:?}");
+        assert!(format!("{}{}", outcome.stdout, outcome.stderr).contains("mtu = 1400"), "{outcome:?}");
         // The interface's MTU counts where it is smaller, and never lifts the port's.
         let known = |bytes: u64| {
             until(SOON, || {
@@ -45,10 +43,8 @@ fn a_port_keeps_to_its_mtu_checks_sources_and_has_gateways_outside_its_networks(
         end(router.process)?;
         let refused =
             net.r.command([artery()?]).args(["router", "--port", "eth1=10.0.2.1/24,mtu=1600"]).output()?;
-        assert!(
-            refused.stderr.contains("mtu=1600: eth1 carries 1500 bytes; 'ip link set eth1 mtu 1600'"),
-            "{refused:?}"
-        );
+        let expected = "mtu=1600: eth1 carries 1500 bytes; 'ip link set eth1 mtu 1600'";
+        assert!(refused.stderr.contains(expected), "{refused:?}");
         Ok(())
     });
 }

@@ -50,10 +50,8 @@ fn is_explained(router: &Running, is_nat: bool) -> Result<()> {
         new.lines().find(|line| line.starts_with("  service")).unwrap_or_else(|| panic!("no step: {new}"));
     let member =
         if is_nat { "to web at 10.0.2.2 port 5201, as its destination, " } else { "to web at 10.0.2.2, " };
-    assert!(
-        step.contains(&format!("192.0.2.1:5201 tcp, of service1: {member}which a new flow gets by ")),
-        "{new}"
-    );
+    let expected = format!("192.0.2.1:5201 tcp, of service1: {member}which a new flow gets by ");
+    assert!(step.contains(&expected), "{new}");
     assert!(new.contains("leaves by eth1"), "{new}");
     let flows = router.say(&["flow", "show", "--json"])?;
     let flow =
@@ -64,11 +62,8 @@ fn is_explained(router: &Running, is_nat: bool) -> Result<()> {
         flow["sport"].as_u64().unwrap_or_else(|| panic!("{flow}"))
     );
     let known: Value = serde_json::from_str(&explain(&packet, &["--json"])?).expect("JSON");
-    assert_eq!(
-        (&known["stages"][1]["member"], &known["stages"][1]["is_known"]),
-        (&"web".into(), &true.into()),
-        "{known}"
-    );
+    assert_eq!(known["stages"][1]["member"], "web", "{known}");
+    assert_eq!(known["stages"][1]["is_known"], true, "{known}");
     // What is for another port is none of the service's.
     assert!(!explain("10.0.1.2:7 > 10.0.2.2:5202 tcp", &[])?.contains("service"));
     Ok(())
@@ -355,11 +350,8 @@ fn services_and_servers_that_would_get_no_connection_are_refused() {
             let last = services.last().unwrap();
             assert_eq!(refused.code(), Some(2), "{}", refused.stderr);
             let line = format!("--service {last}: ");
-            assert!(
-                refused.stderr.contains(&line) && refused.stderr.contains(expected),
-                "{}",
-                refused.stderr
-            );
+            let stderr = &refused.stderr;
+            assert!(stderr.contains(&line) && stderr.contains(expected), "{stderr}");
             let lines: String = services.iter().map(|service| format!("  \"{service}\",\n")).collect();
             let text =
                 format!("port = [\"eth0=10.0.1.1/24\", \"eth1=10.0.2.1/24\"]\nservice = [\n{lines}]\n");

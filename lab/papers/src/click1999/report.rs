@@ -355,10 +355,8 @@ mod tests {
         assert_eq!(lines.lines().count(), report.memory.len() + 2 * CHAIN.len());
         for line in lines.lines() {
             let measurement: Measurement = serde_json::from_str(line).unwrap();
-            assert_eq!(
-                (measurement.experiment.as_str(), measurement.cpu.as_str()),
-                ("click1999", report.machine.cpu.as_str())
-            );
+            assert_eq!(measurement.experiment.as_str(), "click1999");
+            assert_eq!(measurement.cpu.as_str(), report.machine.cpu.as_str());
         }
     }
 }

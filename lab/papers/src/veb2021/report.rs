@@ -295,9 +295,8 @@ impl Findings for Report {
                 .threads(busy.len().max(1))
         });
         let frames = self.frames.iter().map(|(way, runs)| {
-            Measurement::of("veb2021", way.name(), "Mpps", runs)
-                .param("links", Links::Unlimited)
-                .param("frame", 60)
+            let one = Measurement::of("veb2021", way.name(), "Mpps", runs);
+            one.param("links", Links::Unlimited).param("frame", 60)
         });
         let wire = tcp.chain(frames).map(|one| one.notes("veth pairs in namespaces"));
         let memory = self.memory.iter().map(|(memory, runs)| {

@@ -226,22 +226,16 @@ mod tests {
         let bounds = |entry, exit| PortBounds { entry: Some(entry), exit: Some(exit) };
         let allowed = Ok([bounds(0, 1), bounds(1, 0)]);
         assert_eq!(is_judged(judge(both, 0), offloaded(), egresses), allowed, "windows don't matter");
-        assert_eq!(
-            is_judged(judge(both, 0), established(), egresses),
-            Err(Refusal::FlowTable),
-            "not there yet"
-        );
+        let found = is_judged(judge(both, 0), established(), egresses);
+        assert_eq!(found, Err(Refusal::FlowTable), "not there yet");
         let mut back = offloaded();
         back.forget_offload();
         assert_eq!(is_judged(judge(both, 0), back, egresses), Err(Refusal::FlowTable), "rules have changed");
         // Answers would come to rules that drop them.
         assert_eq!(is_judged(judge(&["lan0"], 0), offloaded(), egresses), Err(Refusal::Windows));
         assert_eq!(is_judged(judge(&["eth9"], 0), offloaded(), egresses), Err(Refusal::Windows));
-        assert_eq!(
-            is_judged(judge(both, 1), offloaded(), egresses),
-            Err(Refusal::Windows),
-            "a card forwards"
-        );
+        let found = is_judged(judge(both, 1), offloaded(), egresses);
+        assert_eq!(found, Err(Refusal::Windows), "a card forwards");
         for unknown in [[None, Some(Some(0))], [Some(None), Some(Some(0))], [Some(Some(1)), Some(Some(7))]] {
             assert_eq!(is_judged(judge(both, 0), offloaded(), unknown), Err(Refusal::Windows), "{unknown:?}");
         }

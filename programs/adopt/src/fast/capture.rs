@@ -224,14 +224,11 @@ mod tests {
         let frame: Vec<u8> = (0..60).collect();
         let words = [(VERDICT, FORWARDED | 7), (VLAN, TAGGED | 0x2009), (LENGTH, 1500), (KEPT, 60)];
         let captured = parse_slot(&slot(words, &frame)).unwrap();
-        assert_eq!(
-            (captured.verdict, captured.port, captured.length),
-            (CaptureVerdict::Forwarded(7), 3, 1504)
-        );
-        assert_eq!(
-            (&captured.bytes[10..18], captured.bytes.len()),
-            (&[10, 11, 0x81, 0, 0x20, 9, 12, 13][..], 64)
-        );
+        assert_eq!(captured.verdict, CaptureVerdict::Forwarded(7));
+        assert_eq!(captured.port, 3);
+        assert_eq!(captured.length, 1504);
+        assert_eq!(&captured.bytes[10..18], &[10, 11, 0x81, 0, 0x20, 9, 12, 13][..]);
+        assert_eq!(captured.bytes.len(), 64);
         let words = [(VERDICT, Reason::Expired as u32), (VLAN, 0), (LENGTH, 60), (KEPT, 60)];
         let captured = parse_slot(&slot(words, &frame)).unwrap();
         assert_eq!((captured.verdict, captured.bytes), (CaptureVerdict::Kernel(Reason::Expired), frame));
@@ -245,10 +242,7 @@ mod tests {
         assert_eq!(parse_slot(&slot(words, &[])), None, "more than there is");
         assert_eq!(parse_slot(&[]), None);
         let words = [(VERDICT, 0), (VLAN, TAGGED), (LENGTH, 9), (KEPT, 9)];
-        assert_eq!(
-            parse_slot(&slot(words, &[])).map(|captured| captured.bytes.len()),
-            Some(9),
-            "too short for a tag"
-        );
+        let found = parse_slot(&slot(words, &[])).map(|captured| captured.bytes.len());
+        assert_eq!(found, Some(9), "too short for a tag");
     }
 }

@@ -111,12 +111,8 @@ impl Mirror {
         let had = self.prefixes_of(family, table);
         self.has_asked |= routes.iter().any(|route| super::is_made_local(route) || route.has_realm);
         match first.destination {
-            IpAddr::V4(address) => {
-                self.tables4(sink).set_found(Prefix::of(address.to_bits(), len), &routes);
-            }
-            IpAddr::V6(address) => {
-                self.tables6(sink).set_found(Prefix::of(address.to_bits(), len), &routes);
-            }
+            IpAddr::V4(ip) => self.tables4(sink).set_found(Prefix::of(ip.to_bits(), len), &routes),
+            IpAddr::V6(ip) => self.tables6(sink).set_found(Prefix::of(ip.to_bits(), len), &routes),
         }
         self.review_rules(family, table, had, sink);
         routes.clear();

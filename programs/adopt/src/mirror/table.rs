@@ -180,8 +180,7 @@ impl<A: Address> Table<A> {
                 (None, place.insert(entry))
             }
         };
-        let throws =
-            new.iter_candidates().any(|candidate| paths.standing(candidate.path) == Standing::Throws);
+        let throws = new.iter_candidates().any(|one| paths.standing(one.path) == Standing::Throws);
         set_member(&mut self.throws, prefix, throws);
         set_member(&mut self.by_tos, prefix, new.iter_candidates().any(|candidate| candidate.tos != 0));
         Some(PrefixChange::compare_entries::<A>(old.as_ref(), Some(new), paths))

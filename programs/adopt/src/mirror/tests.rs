@@ -435,11 +435,8 @@ fn sources_are_asked_for_what_the_greater_setting_says_as_far_as_routes_tell() {
     assert_eq!(mirror.reverse_paths().get(&1).copied(), None, "the way back is another than the way on");
     mirror.apply_change(came(Record::Settings(set(1, 0))), &mut sink);
     mirror.apply_change(came(Record::Settings(set(-1, 0))), &mut sink);
-    assert_eq!(
-        mirror.reverse_paths().get(&1).copied(),
-        None,
-        "with rules of its own the kernel asks in any case"
-    );
+    let found = mirror.reverse_paths().get(&1).copied();
+    assert_eq!(found, None, "with rules of its own the kernel asks in any case");
     mirror.apply_change(went(Record::Rule(for_machine)), &mut sink);
     assert_eq!(mirror.reverse_paths().get(&1).copied(), Some(ReversePath::Loose), "nor does it forget them");
     let asks = |made: Route| {

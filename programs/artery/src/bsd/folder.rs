@@ -280,10 +280,8 @@ mod tests {
     #[test]
     fn a_switch_without_ports_is_refused() {
         let plan = planned(&[("veb0", "add em0\nup\ndel em0")]);
-        assert_eq!(
-            refusals(&plan),
-            ["etc/hostname.veb0: veb0 has no port; write 'add' and the name of an interface"]
-        );
+        let found = refusals(&plan);
+        assert_eq!(found, ["etc/hostname.veb0: veb0 has no port; write 'add' and the name of an interface"]);
     }
 
     #[test]
@@ -313,10 +311,8 @@ mod tests {
         assert_eq!((other.switches.len(), other.switches[0].kind), (1, Kind::Bridge));
         assert!(other.notes[0].text.contains("always on"));
         let unknown = Wishes { switches: vec!["veb1".into()], ..Wishes::default() };
-        assert_eq!(
-            plan(&files, &unknown).unwrap_err().to_string(),
-            "etc has no switch 'veb1'; it has veb0, bridge0"
-        );
+        let found = plan(&files, &unknown).unwrap_err().to_string();
+        assert_eq!(found, "etc has no switch 'veb1'; it has veb0, bridge0");
     }
 
     #[test]
@@ -352,17 +348,14 @@ mod tests {
         assert_eq!(plan.shell[0].text, "route add default 10.0.0.254 # by vport0");
         let refused = refusals(&plan);
         assert_eq!(refused.len(), 2, "{refused:?}");
-        assert!(
-            refused[0].starts_with("etc/hostname.em0:1: em0 is a port of veb0, and a port has no address")
-        );
+        let expected = "etc/hostname.em0:1: em0 is a port of veb0, and a port has no address";
+        assert!(refused[0].starts_with(expected));
         assert!(
             refused[1].starts_with("etc/hostname.vport1:1: vport1 is not a port of a switch"),
             "{refused:?}"
         );
         let approximated = plan.judged.iter().filter(|line| line.approximation().is_some());
-        assert_eq!(
-            approximated.map(|line| line.place.file.as_str()).collect::<Vec<_>>(),
-            ["etc/hostname.vport0", "etc/hostname.em9"]
-        );
+        let found = approximated.map(|line| line.place.file.as_str()).collect::<Vec<_>>();
+        assert_eq!(found, ["etc/hostname.vport0", "etc/hostname.em9"]);
     }
 }

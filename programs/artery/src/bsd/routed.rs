@@ -205,12 +205,11 @@ pub(super) fn other_verdict(name: &str, line: &Line, plan: &mut Plan) -> Verdict
         return said.map_or_else(Verdict::Refused, |said| parent_verdict(port, &said));
     }
     let said = said.unwrap_or_default();
+    let has_address = || said.iter().any(|one| matches!(one, Setting::Address(..)));
     match name.strip_suffix('*') {
-        Some(class) if said.iter().any(|one| matches!(one, Setting::Address(..))) => {
-            Verdict::Refused(format!(
-                "an address is that of one interface; write the line to a file such as hostname.{class}0"
-            ))
-        }
+        Some(class) if has_address() => Verdict::Refused(format!(
+            "an address is that of one interface; write the line to a file such as hostname.{class}0"
+        )),
         None if is_of_the_host(name) => {
             Verdict::Approximated(format!("{name} is the host's own, and is left to it as it is"))
         }

@@ -175,9 +175,7 @@ mod tests {
     #[test]
     fn names_of_elements_are_names_and_each_another() {
         let mut names = Names::default();
-        assert_eq!(
-            ["em0", "br-a", "br.a"].map(|name| names.of(name)),
-            ["em0", "br_a", "br_a_of_the_switch_2"]
-        );
+        let found = ["em0", "br-a", "br.a"].map(|name| names.of(name));
+        assert_eq!(found, ["em0", "br_a", "br_a_of_the_switch_2"]);
     }
 }

@@ -278,10 +278,8 @@ mod tests {
         assert_eq!(joined(each()).map(|all| all.flows.get("a").copied().unwrap_or(0)), all, "{text}");
         let read = read(text.as_bytes()[..1.min(text.len())].to_vec(), &text.as_bytes()[1.min(text.len())..]);
         let read = read.map(|all| all.flows.get("a").copied().unwrap_or(0));
-        assert_eq!(
-            read.map_err(|wrong| format!("{wrong:?}")),
-            all.clone().map_err(|why| format!("{:?}", Unread::Wrong(why)))
-        );
+        let found = read.map_err(|wrong| format!("{wrong:?}"));
+        assert_eq!(found, all.clone().map_err(|why| format!("{:?}", Unread::Wrong(why))));
         all
     }
 

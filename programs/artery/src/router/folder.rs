@@ -201,9 +201,8 @@ mod tests {
             port.addresses.push(("fd00::1".parse().unwrap(), 64));
             port.mtu = Some(1000);
         });
-        assert!(
-            short.unwrap_err().starts_with("em0 carries 1000 bytes, and IPv6 needs 1280; write 'mtu 1280'")
-        );
+        let expected = "em0 carries 1000 bytes, and IPv6 needs 1280; write 'mtu 1280'";
+        assert!(short.unwrap_err().starts_with(expected));
     }
 
     #[test]

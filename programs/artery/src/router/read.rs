@@ -295,17 +295,13 @@ mod tests {
             port: port.map(str::to_string),
             weight,
         };
-        assert_eq!(
-            targets("10/8=10.0.2.7@3,fe80::1%eth2"),
-            [gateway("10.0.2.7", None, 3), gateway("fe80::1", Some("eth2"), 1)]
-        );
+        let found = targets("10/8=10.0.2.7@3,fe80::1%eth2");
+        assert_eq!(found, [gateway("10.0.2.7", None, 3), gateway("fe80::1", Some("eth2"), 1)]);
         assert_eq!(targets("10/8=eth2@2"), [RouteTarget::Port { name: "eth2".into(), weight: 2 }]);
         assert_eq!(targets("10/8=blackhole"), [RouteTarget::End("blackhole")]);
         let default = |text: &str| route(text).unwrap().prefix.to_string();
-        assert_eq!(
-            (default("default=10.0.0.1"), default("default=fe80::1%a")),
-            ("0.0.0.0/0".into(), "::/0".into())
-        );
+        assert_eq!(default("default=10.0.0.1"), "0.0.0.0/0");
+        assert_eq!(default("default=fe80::1%a"), "::/0");
     }
 
     #[test]

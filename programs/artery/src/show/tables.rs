@@ -9,9 +9,7 @@ pub(super) fn neighbors(document: &Value) -> String {
     let mut table =
         Table::headed("ADDRESS | PORT | ETHERNET ADDRESS | STATE | EXPIRES: | NEXT HOPS: | PROBES: | FLAGS");
     for neighbor in list(document, "neighbors") {
-        let is = |key: &&str| neighbor[*key] == true;
-        let flags: Vec<&str> =
-            ["static", "published", "router"].iter().filter(|key| is(key)).copied().collect();
+        let flags = ["static", "published", "router"].into_iter().filter(|key| neighbor[*key] == true);
         let link = text(neighbor, "lladdr");
         table.row([
             text(neighbor, "dst"),
@@ -21,7 +19,7 @@ pub(super) fn neighbors(document: &Value) -> String {
             neighbor["expires_s"].as_u64().map_or(String::new(), lasting),
             text(neighbor, "next_hops"),
             text(neighbor, "probes"),
-            flags.join(","),
+            flags.collect::<Vec<_>>().join(","),
         ]);
     }
     table.drain_text()

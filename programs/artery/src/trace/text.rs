@@ -121,16 +121,9 @@ mod tests {
             dst: [0; 16],
             data,
         });
-        let (time, class) = (Duration::from_millis(millis), element.to_uppercase());
-        Record {
-            copy,
-            time,
-            worker: usize::from(millis > 100),
-            event,
-            element: element.to_string(),
-            class,
-            snapshot,
-        }
+        let (time, worker) = (Duration::from_millis(millis), usize::from(millis > 100));
+        let (element, class) = (element.to_string(), element.to_uppercase());
+        Record { copy, time, worker, event, element, class, snapshot }
     }
 
     #[test]

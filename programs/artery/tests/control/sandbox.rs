@@ -79,11 +79,8 @@ fn nothing_is_left_of_a_run_that_has_ended_and_output_goes_where_it_was_to() {
         assert!(printed.out.contains("1.2.3.4"), "{name}: {printed:?}");
         let into = artery_into(std::fs::File::create(&out).unwrap(), &["run", "-e", &text]);
         assert_eq!((into.status, into.err.as_str()), (0, ""), "{name}: {into:?}");
-        assert_eq!(
-            std::fs::read_to_string(&out).unwrap(),
-            printed.out,
-            "{name}: a file can't be opened again"
-        );
+        let found = std::fs::read_to_string(&out).unwrap();
+        assert_eq!(found, printed.out, "{name}: a file can't be opened again");
     }
 }
 

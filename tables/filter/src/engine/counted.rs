@@ -410,9 +410,8 @@ mod tests {
         assert_eq!(lines[at + 1], "  current entries                        3               ");
         assert_eq!(lines[at + 3], "  searches                            1000            0.0/s");
         let counters = lines.iter().position(|line| *line == "Counters").unwrap();
-        assert!(
-            lines[counters + 1].starts_with("  match ") && lines[counters + 17].starts_with("  no-route ")
-        );
+        assert!(lines[counters + 1].starts_with("  match "));
+        assert!(lines[counters + 17].starts_with("  no-route "));
         assert_eq!(lines.last(), Some(&"  end                                12000 states"));
     }
 }

@@ -45,10 +45,7 @@ impl Filter {
             }
             return false;
         }
-        if !is_answer(seen, client.low, client.high) {
-            return false;
-        }
-        if !self.record_connection(number) {
+        if !is_answer(seen, client.low, client.high) || !self.record_connection(number) {
             return false;
         }
         self.states.hot[number as usize].peers[0].stage = Stage::PROXY_DESTINATION;

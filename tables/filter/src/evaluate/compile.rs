@@ -178,16 +178,16 @@ impl<'a> Compiler<'a> {
     fn compile_test(&mut self, rule: &Rule, anchor: &str) -> Test {
         let source = self.compile_endpoint(&rule.source, anchor);
         let destination = self.compile_endpoint(&rule.destination, anchor);
+        let place = match rule.is_of_account_only() {
+            true => self.empty_interface_set(),
+            false => self.interface_set(rule.on.as_ref()),
+        };
         Test {
             source,
             destination,
             source_port: PortTest::new(rule.source.port),
             destination_port: PortTest::new(rule.destination.port),
-            place: if rule.is_of_account_only() {
-                self.empty_interface_set()
-            } else {
-                self.interface_set(rule.on.as_ref())
-            },
+            place,
             direction: rule.direction,
             family: rule.family,
             protocol: rule.protocol,

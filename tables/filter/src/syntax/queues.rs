@@ -281,11 +281,11 @@ fn queue_line(queue: &Queue) -> String {
         line += &queue.quantum.map_or(String::new(), |quantum| format!(" quantum {quantum}"));
     }
     // Also one of nothing, which a root may have: `min` and `max` stand behind it.
-    line +=
-        &queue.bandwidth.map_or(String::new(), |service| format!(" bandwidth {}", spell_service(service)));
+    let say = |word: &str, service| format!("{word}{}", spell_service(service));
+    line += &queue.bandwidth.map_or(String::new(), |service| say(" bandwidth ", service));
     for (word, service) in [(", min ", queue.minimum), (", max ", queue.maximum)] {
         let said = service.filter(|service| service.rate != 0);
-        line += &said.map_or(String::new(), |service| format!("{word}{}", spell_service(service)));
+        line += &said.map_or(String::new(), |service| say(word, service));
     }
     line += if queue.is_default { " default" } else { "" };
     line + &queue.limit.filter(|limit| *limit != 0).map_or(String::new(), |limit| format!(" qlimit {limit}"))

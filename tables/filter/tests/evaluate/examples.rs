@@ -201,10 +201,8 @@ fn tables_are_found_by_rules_and_survive_a_load_if_they_persist() {
     assert!(!bench.passes(tcp("10.0.0.1", 80)) && bench.passes(tcp("10.0.0.7", 80)));
     bench.scratch.flush_counters(&bench.compiled);
     let listing = bench.tables.list_tables("", 2, &|_| String::new());
-    assert!(
-        listing.contains("\tEvaluations: [ NoMatch: 3                  Match: 3                  ]"),
-        "{listing}"
-    );
+    let expected = "\tEvaluations: [ NoMatch: 3                  Match: 3                  ]";
+    assert!(listing.contains(expected), "{listing}");
     let outcome = bench.ask(&mut tcp("10.0.0.7", 80));
     let turn = bench.reader.turn();
     bench.compiled.count_tables(outcome.rule.unwrap(), &tcp("10.0.0.7", 80), 3, &turn);

@@ -4,7 +4,7 @@ use crate::world::{ACK, World};
 use artery_filter::dissect::FilterDropReason;
 use artery_filter::engine::FilterEvent;
 use artery_filter::facts::Direction;
-use artery_filter::log::LogAction;
+use artery_filter::log::{LogAction, LogRecord};
 use artery_filter::states::{StateSelector, Verbosity};
 use artery_wire::build::{ip4, ip6};
 

@@ -14,15 +14,11 @@ fn grows_and_shrinks<K: Numbered>() {
             let keys: Vec<K> = (0..=n + 50).step_by(1 + n as usize / 200).map(key).collect();
             table.find_batch(&keys, &mut found);
             for (id, key) in found.iter().zip(&keys) {
-                assert_eq!(
-                    id.and_then(|id| table.get(id)).map(|view| view.key()),
-                    table.find(key).map(|_| *key)
-                );
+                let result = id.and_then(|id| table.get(id)).map(|view| view.key());
+                assert_eq!(result, table.find(key).map(|_| *key));
             }
-            assert_eq!(
-                found.iter().flatten().count(),
-                keys.iter().filter(|k| table.find(k).is_some()).count()
-            );
+            let result = found.iter().flatten().count();
+            assert_eq!(result, keys.iter().filter(|k| table.find(k).is_some()).count());
         }
     }
     let full = table.stats();

@@ -98,7 +98,7 @@ fn parse_command(word: &str, words: &mut Words) -> Result<Command, CommandError>
     if let Some(remedy) = said_elsewhere(name) {
         return Err(CommandError::Elsewhere { word: word.to_string(), remedy });
     }
-    let names = COMMANDS.into_iter().chain(PortFlag::ALL.map(PortFlag::word));
+    let names = COMMANDS.into_iter().chain(PortFlag::iter_all().map(PortFlag::word));
     Err(CommandError::Unknown {
         word: word.to_string(),
         place: "command of a switch",
@@ -154,7 +154,7 @@ fn parse_simple(word: &str) -> Option<Command> {
 type Read = Result<Option<Command>, CommandError>;
 
 fn parse_flag(name: &str, on: bool, words: &mut Words) -> Read {
-    let Some(flag) = PortFlag::ALL.into_iter().find(|flag| flag.word() == name) else { return Ok(None) };
+    let Some(flag) = PortFlag::from_word(name) else { return Ok(None) };
     Ok(Some(Command::Flag { port: words.parse_name()?, flag, on }))
 }
 

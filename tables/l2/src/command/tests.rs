@@ -260,7 +260,7 @@ fn of_switch() -> impl Strategy<Value = Command> {
 }
 
 fn of_port() -> impl Strategy<Value = Command> {
-    let flag = proptest::sample::select(PortFlag::ALL.to_vec());
+    let flag = proptest::sample::select(PortFlag::iter_all().collect::<Vec<_>>());
     let kind = proptest::sample::select(StormKind::ALL.to_vec());
     prop_oneof![
         name().prop_map(Command::Add),

@@ -142,10 +142,8 @@ fn what_changes_quickly_is_shown_a_hundred_times_a_second_at_most() {
     });
     assert_eq!(shown.count(), 100);
     groups.join_group(key(VLAN, "239.1.1.2"), 1, time(1000));
-    assert!(
-        groups.changed_view(time(1000)).is_some() && groups.changed_view(time(2000)).is_none(),
-        "once is enough"
-    );
+    assert!(groups.changed_view(time(1000)).is_some(), "once is enough");
+    assert!(groups.changed_view(time(2000)).is_none(), "once is enough");
 }
 
 #[test]

@@ -65,11 +65,8 @@ fn as_many_entries_as_it_is_made_for_have_room_and_are_found_and_can_all_go() {
         let mut random = Random::new(entries.into());
         let keys: Vec<MacKey> = (0..entries).map(|n| MacKey::new(random.next() >> 16, n as u16)).collect();
         for (n, key) in keys.iter().enumerate() {
-            assert_eq!(
-                table.insert_key(*key, n as u16 % 2048, MacEntryKind::Dynamic, 1),
-                Put::Done,
-                "{n} of {entries}"
-            );
+            let found = table.insert_key(*key, n as u16 % 2048, MacEntryKind::Dynamic, 1);
+            assert_eq!(found, Put::Done, "{n} of {entries}");
         }
         for (n, key) in keys.iter().enumerate() {
             assert_eq!(find(&table, *key).map(MacEntry::port), Some(n as u16 % 2048));

@@ -9,10 +9,8 @@ fn ports_that_do_not_discover_get_what_is_for_them_alone() {
     lab.learn(B, 1, 1, 0);
     assert_eq!(lab.ports(0, &plain(B, A)), [1]);
     lab.tell("-learn p0").unwrap();
-    assert_eq!(
-        (lab.ask(0, &plain(B, A), 0).learns, lab.ask(1, &plain(B, C), 0).learns.is_some()),
-        (None, true)
-    );
+    assert_eq!(lab.ask(0, &plain(B, A), 0).learns, None);
+    assert!(lab.ask(1, &plain(B, C), 0).learns.is_some());
 }
 
 #[test]

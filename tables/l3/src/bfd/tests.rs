@@ -131,10 +131,8 @@ fn two_sessions_come_up_and_then_send_at_the_longer_interval_of_both() {
     let [one, other] = [0, 1].map(|at| pair.ends[at].view());
     assert_eq!((one.tx_interval, other.tx_interval), (200 * MS, 200 * MS));
     assert_eq!((one.detection_time, other.detection_time), (Some(1000 * MS), Some(600 * MS)));
-    assert_eq!(
-        (one.remote_discriminator, one.discriminator),
-        (other.discriminator, other.remote_discriminator)
-    );
+    assert_eq!(one.remote_discriminator, other.discriminator);
+    assert_eq!(one.discriminator, other.remote_discriminator);
     assert_eq!(one.remote_timers, Some((200 * MS, 200 * MS, 5)));
     assert!((one.flaps, one.is_path_down) == (0, false) && one.up_since.is_some());
     let last = pair.sent[0].last().unwrap().1;

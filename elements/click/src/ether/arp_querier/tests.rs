@@ -270,10 +270,8 @@ fn packets_that_wait_when_no_successor_comes_are_lost_and_counted() {
 fn arguments_are_checked() {
     assert_eq!(Bench::config_error(&CLASS, "10.0.0.1"), "ETH: required argument missing");
     assert_eq!(Bench::config_error(&CLASS, "nobody, 02:00:00:00:00:01"), "IP: parse error");
-    assert_eq!(
-        Bench::config_error(&CLASS, "10.0.0.1, 02:00:00:00:00:01, TABLE nobody"),
-        "TABLE: does not name an element"
-    );
+    let found = Bench::config_error(&CLASS, "10.0.0.1, 02:00:00:00:00:01, TABLE nobody");
+    assert_eq!(found, "TABLE: does not name an element");
     let mut names = Names::default();
     let ether = Some([2, 0, 0, 0, 0, 1].into());
     let entry = artery_engine::names::NameEntry {

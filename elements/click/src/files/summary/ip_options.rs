@@ -232,10 +232,8 @@ mod tests {
             "ts.preip{1.0.0.1=1^1.0.0.2,1.0.0.3}",
             "98=0:5:10;lsrr{1.2.3.4^}",
         ] {
-            assert_eq!(
-                format_options(&parse_options(written).unwrap_or_else(|()| panic!("{written}"))),
-                written
-            );
+            let found = format_options(&parse_options(written).unwrap_or_else(|()| panic!("{written}")));
+            assert_eq!(found, written);
         }
     }
 

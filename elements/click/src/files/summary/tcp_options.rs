@@ -140,10 +140,8 @@ mod tests {
     #[test]
     fn options_come_back_as_they_were_written() {
         for written in ["mss1400;wscale10;sackok", "sack1-2;sack3-4", "98=0:5:10;mss2", "ts66:38"] {
-            assert_eq!(
-                format_options(&parse_options(written, OptionSet::All).unwrap(), OptionSet::All),
-                written
-            );
+            let found = format_options(&parse_options(written, OptionSet::All).unwrap(), OptionSet::All);
+            assert_eq!(found, written);
         }
         assert_eq!(parse_options("ts1:2", OptionSet::All).unwrap(), [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
         assert_eq!(parse_options("sack1:2,sack3:4", OptionSet::Sack).unwrap().len(), 18);

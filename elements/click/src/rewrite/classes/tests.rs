@@ -151,10 +151,8 @@ fn other_arguments_pass_keep_and_drop() {
     let mut passing = bench(&UDP, "pass 1");
     push(&mut passing, packet());
     passing.expect(1, packet());
-    assert_eq!(
-        (passing.read("pattern0", "").unwrap(), passing.read("size", "").unwrap()),
-        ("<nochange>\n".into(), "0".into())
-    );
+    assert_eq!(passing.read("pattern0", "").unwrap(), "<nochange>\n");
+    assert_eq!(passing.read("size", "").unwrap(), "0");
     let mut keeping = bench(&UDP, "keep 0 1");
     push(&mut keeping, packet());
     keeping.expect(0, packet());

@@ -141,24 +141,26 @@ fn ipv6(layer: &Layer, inner: &[Layer]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// What the header before a layer says of it.
+const PROTOCOLS: [(&str, IpProtocol); 10] = [
+    ("ip", IpProtocol::IPIP),
+    ("ip6", IpProtocol::IPV6),
+    ("hbh", IpProtocol::HOP_BY_HOP),
+    ("dstopts", IpProtocol::DESTINATION_OPTIONS),
+    ("routing", IpProtocol::ROUTING),
+    ("frag", IpProtocol::FRAGMENT),
+    ("udp", IpProtocol::UDP),
+    ("tcp", IpProtocol::TCP),
+    ("icmp", IpProtocol::ICMP),
+    ("icmp6", IpProtocol::ICMPV6),
+];
+
 /// The protocol that is written, or that of the next layer.
 fn protocol(layer: &Layer, field: &'static str, inner: &[Layer]) -> Result<u8, String> {
-    let known = inner.first().and_then(|next| match next.name() {
-        "ip" => Some(IpProtocol::IPIP),
-        "ip6" => Some(IpProtocol::IPV6),
-        "hbh" => Some(IpProtocol::HOP_BY_HOP),
-        "dstopts" => Some(IpProtocol::DESTINATION_OPTIONS),
-        "routing" => Some(IpProtocol::ROUTING),
-        "frag" => Some(IpProtocol::FRAGMENT),
-        "udp" => Some(IpProtocol::UDP),
-        "tcp" => Some(IpProtocol::TCP),
-        "icmp" => Some(IpProtocol::ICMP),
-        "icmp6" => Some(IpProtocol::ICMPV6),
-        _ => None,
-    });
+    let known = inner.first().and_then(|next| PROTOCOLS.iter().find(|(name, _)| *name == next.name()));
     match layer.number(field)? {
         Some(written) => Ok(written),
-        None => known.map(|known| known.0).ok_or_else(|| {
+        None => known.map(|(_, protocol)| protocol.0).ok_or_else(|| {
             format!("{}: it is not clear which protocol follows; write '{field} 17', say", layer.name())
         }),
     }

@@ -234,18 +234,14 @@ fn the_last_claim_of_many_counts_and_they_ask_once_a_second() {
     life.run_to(ms(100_250));
     assert_eq!(life.entry().usable_link(), Some(C));
     // The one who was late asks for its address in the same second.
-    assert_eq!(
-        life.receive_update(A, NeighborUpdateKind::Solicitation),
-        [Effect::Doubted { kept: C, offered: A }]
-    );
+    let found = life.receive_update(A, NeighborUpdateKind::Solicitation);
+    assert_eq!(found, [Effect::Doubted { kept: C, offered: A }]);
     life.run_to(secs(101));
     assert_eq!(life.entry().usable_link(), Some(C));
     life.run_to(secs(103));
     assert_eq!(life.entry().usable_link(), Some(A));
-    assert_eq!(
-        life.sent_solicits(),
-        [(secs(101), SolicitTarget::Unicast(C)), (secs(102), SolicitTarget::Multicast)]
-    );
+    let found = life.sent_solicits();
+    assert_eq!(found, [(secs(101), SolicitTarget::Unicast(C)), (secs(102), SolicitTarget::Multicast)]);
 }
 
 #[test]

@@ -196,21 +196,17 @@ impl Fib4Fast {
 
     /// Memory of each array, in bytes.
     pub fn memory(&self) -> FibMemory {
-        let all = |name, bytes| ArrayBytes { name, used: bytes, reserved: bytes };
+        let array = |name, used, reserved| ArrayBytes { name, used, reserved };
+        let all = |name, bytes| array(name, bytes, bytes);
         let cells = match self.shared.cells {
             Cells::Narrow(_) => CELLS,
             Cells::Wide(_) => 2 * CELLS,
-        };
-        let lists = ArrayBytes {
-            name: lists::NAME,
-            used: self.lists.touched_bytes(),
-            reserved: self.shared.list_bytes,
         };
         FibMemory {
             arrays: vec![
                 all("cells", cells),
                 all("blocks", 8 * BLOCKS),
-                lists,
+                array(lists::NAME, self.lists.touched_bytes(), self.shared.list_bytes),
                 all("palette", 4 * CODES),
                 all(default::NAME, DefaultRoute::BYTES),
             ],
