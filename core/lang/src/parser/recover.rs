@@ -146,10 +146,14 @@ fn remedy_for(kind: TokenKind) -> Option<&'static str> {
     Some(match kind {
         TokenKind::End => "the text ends too early; an arrow needs an element on both sides",
         TokenKind::Arrow | TokenKind::DoubleArrow => LONE_ARROW,
-        TokenKind::DoubleColon | TokenKind::Byte(b':') => "declare an element: `name :: Class(arguments)`",
+        TokenKind::DoubleColon | TokenKind::Byte(b':') => {
+            "declare an element with `name :: Class(arguments)`"
+        }
         TokenKind::Byte(b'-' | b'>' | b'=') => "connect elements with `->` or `=>`",
         TokenKind::Byte(b'}' | b')' | b']') => "nothing is open here that this could close",
-        TokenKind::DoubleBar | TokenKind::Byte(b'|') => "`||` separates a compound element's alternatives",
+        TokenKind::DoubleBar | TokenKind::Byte(b'|') => {
+            "`||` separates the alternatives of a compound element"
+        }
         TokenKind::Dots => "`...` stands at the end of a compound element, behind `||`",
         TokenKind::Variable => "variables stand inside configuration strings only",
         TokenKind::Provide => "there is no `provide` statement; remove it",
