@@ -78,7 +78,7 @@ fn established_connections_go_past_a_firewall(path: &str) {
         let output = end(router.process)?;
         let least = 3 * ROUNDS as u64;
         let stdout = &output.stdout;
-        assert!(forwarded(&stdout, "eth0") > least && forwarded(&stdout, "eth1") > least, "{stdout}");
+        assert!(forwarded(stdout, "eth0") > least && forwarded(stdout, "eth1") > least, "{stdout}");
         assert!(output.stdout.contains("past rules, of established connections"), "{}", output.stdout);
         Ok(())
     });
