@@ -171,11 +171,13 @@ bench-tables: build-dist ## Measures routing tables, and repeats the experiment 
 
 # A workspace of its own: its engines are hundreds of crates, and the router needs none of them.
 fleet: ## Builds artery-fleet, which mirrors exceptions of flows between machines (docs/fleet.md), and tests it.
+	@scripts/setup fleet
 	$(CARGO) build --locked -p artery
 	$(CARGO) test --locked --manifest-path fleet/Cargo.toml -p artery-fleet
 	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml -p artery-fleet
 
 fleet-demo: ## Shows three balancers, one of which dies and comes back, and one leaves, with and without artery-fleet (docs/fleet.md), as root.
+	@scripts/setup fleet
 	$(CARGO) build --release --locked -p artery
 	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml -p artery-fleet -p artery-fleet-demo
 	ulimit -n $$(ulimit -Hn) && fleet/target/release/artery-fleet-demo $(ARGUMENTS)

@@ -14,8 +14,10 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::config::{Announce, Config};
+use crate::config::Announce;
+use crate::etcd::{Agreement, View};
 use crate::follow::Own;
+use crate::mesh::Local;
 use crate::peers::Peers;
 use crate::probe::{Health, RouterHealth};
 use addresses::Addresses;
@@ -141,6 +143,9 @@ pub(crate) struct Announcing {
     announcement: Arc<Announcement>,
     health: Arc<Health>,
     configured: usize,
+    machine: String,
+    /// What is known of etcd, if the configuration has it.
+    view: Option<Arc<View>>,
     decider: Decider,
     /// None where the configuration announces nothing: then it is only left.
     driver: Option<Driver>,
@@ -148,17 +153,24 @@ pub(crate) struct Announcing {
 }
 
 impl Announcing {
-    pub(crate) fn new(
-        config: &Config,
-        actuator: Option<Box<dyn Actuator>>,
-        (peers, own): (Arc<Peers>, Arc<Own>),
-        announcement: Arc<Announcement>,
-        health: Arc<Health>,
-    ) -> Announcing {
+    pub(crate) fn new(local: &Local, actuator: Option<Box<dyn Actuator>>, health: Arc<Health>) -> Announcing {
+        let Local { config, own, peers, announcement, view, .. } = local.clone();
         let decider =
             Decider::new(config.router_timeout(), (config.peer_wait(), config.settle()), Instant::now());
         let (configured, driver) = (config.peers.len(), actuator.map(Driver::new));
-        Announcing { peers, own, announcement, health, configured, decider, driver, withdrawals: 0 }
+        let machine = config.machine.clone();
+        Announcing {
+            peers,
+            own,
+            announcement,
+            health,
+            configured,
+            machine,
+            view,
+            decider,
+            driver,
+            withdrawals: 0,
+        }
     }
 
     pub(crate) fn run(mut self) {
@@ -178,6 +190,7 @@ impl Announcing {
         let seen = Seen {
             router: health.clone(),
             is_followed: self.own.is_router_connected.load(Relaxed),
+            agreement: self.view.as_ref().map_or(Agreement::Agrees, |view| view.agreement(&self.machine)),
             peers: &self.peers.joining(now),
             configured: self.configured,
             leaves,

@@ -41,6 +41,22 @@ pub(crate) struct Config {
     pub(crate) insecure: bool,
     pub(crate) tls: Option<Tls>,
     pub(crate) announce: Option<Announce>,
+    pub(crate) etcd: Option<Etcd>,
+}
+
+/// Where the fleet's configuration is, and who of its machines lives.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Etcd {
+    /// `http://ADDRESS:PORT` or `https://…` of each server.
+    pub(crate) endpoints: Vec<String>,
+    /// Where the router's part of the fleet's configuration is written: the file that it is started with.
+    pub(crate) router_file: PathBuf,
+    /// How long a machine that is silent lives.
+    #[serde(default = "default_lease")]
+    pub(crate) lease_seconds: u64,
+    /// None: that of peers.
+    pub(crate) tls: Option<Tls>,
 }
 
 /// How this machine is announced to the network, and when.
@@ -99,6 +115,43 @@ fn default_router_timeout() -> u64 {
 
 fn default_settle() -> u64 {
     2
+}
+
+fn default_lease() -> u64 {
+    5
+}
+
+impl Etcd {
+    pub(crate) fn has_tls(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
+    }
+
+    fn check(&self, config: &Config) -> Result<()> {
+        ensure!(!self.endpoints.is_empty(), "etcd.endpoints is empty; name a server");
+        for endpoint in &self.endpoints {
+            let parts = endpoint.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme));
+            let Some((scheme, (host, _))) = parts.and_then(|(s, rest)| Some((s, split_endpoint(rest)?)))
+            else {
+                bail!("etcd.endpoints: '{endpoint}' is not http://ADDRESS:PORT or https://ADDRESS:PORT");
+            };
+            ensure!(
+                scheme == "https" || config.insecure || is_loopback(host),
+                "etcd.endpoints: '{endpoint}' is not a loopback address: use https, or insecure = true on a \
+                 network that nobody else reaches"
+            );
+        }
+        ensure!(
+            !self.has_tls() || self.tls.is_some() || config.tls.is_some(),
+            "etcd.endpoints have https: add [etcd.tls] or [tls] with ca, certificate and key"
+        );
+        ensure!(self.router_file.is_absolute(), "etcd.router_file: write the whole path");
+        ensure!(
+            (2..=60).contains(&self.lease_seconds),
+            "etcd.lease_seconds = {}: use 2 to 60",
+            self.lease_seconds
+        );
+        Ok(())
+    }
 }
 
 impl Announce {
@@ -164,7 +217,8 @@ impl Config {
         for endpoint in self.listen.iter().chain(&self.peers) {
             self.check_endpoint(endpoint)?;
         }
-        self.announce.as_ref().map_or(Ok(()), Announce::check)
+        self.announce.as_ref().map_or(Ok(()), Announce::check)?;
+        self.etcd.as_ref().map_or(Ok(()), |etcd| etcd.check(self))
     }
 
     fn check_endpoint(&self, endpoint: &str) -> Result<()> {
@@ -278,6 +332,27 @@ balancer = "b"
         ] {
             let said = refusal(&announce(lines));
             assert!(said.contains(part), "{lines}: {said}");
+        }
+    }
+
+    #[test]
+    fn servers_of_etcd_have_a_scheme_and_need_tls_or_loopback_or_the_word_insecure() {
+        let etcd = |lines: &str| format!("{LEAST}[etcd]\n{lines}\n");
+        let file = "router_file = \"/etc/artery/r.toml\"";
+        let config = Config::parse(&etcd(&format!("endpoints = [\"http://127.0.0.1:2379\"]\n{file}")));
+        assert_eq!(config.unwrap().etcd.unwrap().lease_seconds, 5);
+        for (endpoints, more, part) in [
+            ("[]", file, "endpoints is empty"),
+            ("[\"127.0.0.1:2379\"]", file, "is not http://ADDRESS:PORT"),
+            ("[\"http://127.0.0.1\"]", file, "is not http://ADDRESS:PORT"),
+            ("[\"http://10.0.0.1:2379\"]", file, "is not a loopback address"),
+            ("[\"https://10.0.0.1:2379\"]", file, "add [etcd.tls] or [tls]"),
+            ("[\"http://127.0.0.1:1\"]", "router_file = \"r.toml\"", "the whole path"),
+            ("[\"http://127.0.0.1:1\"]", &format!("{file}\nlease_seconds = 1"), "use 2 to 60"),
+            ("[\"http://127.0.0.1:1\"]", "", "router_file"),
+        ] {
+            let said = refusal(&etcd(&format!("endpoints = {endpoints}\n{more}")));
+            assert!(said.contains(part), "{endpoints}: {said}");
         }
     }
 

@@ -6,6 +6,7 @@ mod announce;
 mod config;
 mod control;
 mod envelope;
+mod etcd;
 mod follow;
 mod hand_over;
 mod import;
@@ -32,6 +33,7 @@ use tokio::sync::Notify;
 
 use announce::{Announcement, Announcing};
 use config::Config;
+use etcd::{Membership, RouterConfiguration, View};
 use follow::Own;
 use import::{ImportCounts, Importer};
 use mesh::{Local, Mesh};
@@ -69,7 +71,31 @@ enum Action {
         #[arg(value_parser = clap::value_parser!(u64).range(1..=86400))]
         limit: u64,
     },
-    /// Shows peers, and what was sent, received and refused
+    /// Has the routers of all machines take a file, by etcd; undone everywhere if one of them can't
+    Apply {
+        /// The file with the options of the routers (TOML)
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Undo it after TIME, such as 60s, unless 'artery-fleet confirm' is run before
+        #[arg(long, value_name = "TIME", value_parser = confirmation)]
+        confirm: Option<Duration>,
+    },
+    /// Confirms what 'artery-fleet apply --confirm' has applied
+    Confirm {
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Shows what a file would change; status 1 if there is anything
+    Diff {
+        /// The file with the options of the routers (TOML)
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Shows machines and peers, the configuration's revision, and what was sent, received and refused
     Status {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
@@ -79,8 +105,25 @@ enum Action {
     },
 }
 
+/// The time after which a revision is undone unless it is confirmed.
+fn confirmation(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse().ok();
+    let seconds = seconds.filter(|seconds| (5..=86_400).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or_else(|| "write a time from 5s to 86400s, such as 60s".to_string())
+}
+
 fn main() -> ExitCode {
     let done = match Options::parse().action {
+        Action::Apply { file, config, confirm } => {
+            Config::read(&config).and_then(|config| etcd::change::apply(&config, &file, confirm))
+        }
+        Action::Confirm { config } => Config::read(&config).and_then(|config| etcd::change::confirm(&config)),
+        Action::Diff { file, config } => {
+            match Config::read(&config).and_then(|config| etcd::change::diff(&config, &file)) {
+                Ok(true) => return ExitCode::FAILURE,
+                done => done.map(drop),
+            }
+        }
         Action::Run { config } => Config::read(&config).and_then(run),
         Action::Status { config, json } => Config::read(&config)
             .and_then(|config| status::ask(&config.status, json))
@@ -135,6 +178,7 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
         inbox,
         config: config.clone(),
         announcement: Arc::new(Announcement::new()),
+        view: config.etcd.as_ref().map(|_| Arc::new(View::new())),
     };
     let mesh = Mesh::open(local.clone()).await?;
     let mut importer = Importer::new(config.clone(), local.peers.clone(), local.counts.clone());
@@ -144,11 +188,16 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
     let (publisher, following) = (mesh.publisher().await?, local.clone());
     let follow = move || following.own.follow(&following.config, &following.peers, &publisher);
     start_thread("follow", &ended, follow)?;
+    let (mut membership, configuring) = open_etcd(&local)?.unzip();
+    if let Some(configuring) = configuring {
+        start_thread("configure", &ended, move || configuring.run())?;
+    }
     let announcing = announce_on(&local, actuator, &ended)?;
     let announcement = local.announcement.clone();
     let answers = Answers::new();
     let result = tokio::select! {
         () = mesh.fetch_on() => Ok(()),
+        () = follow_etcd(&mut membership) => Ok(()),
         () = answers.serve(listener, local) => Ok(()),
         () = mesh.hand_over() => { answers.finish().await; Ok(()) }
         // What is announced stays so: another process goes on with it, as after an upgrade.
@@ -161,8 +210,28 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
     let _ = announcing.join();
     // It may be gone already.
     let _ = std::fs::remove_file(&config.status);
+    if let Some(membership) = &mut membership {
+        membership.leave().await;
+    }
     mesh.close().await;
     result
+}
+
+/// What follows etcd, and what gives the router its configuration; none without etcd.
+fn open_etcd(local: &Local) -> Result<Option<(Membership, RouterConfiguration)>> {
+    let (config, view) = (&local.config, local.view.clone());
+    let Some((etcd, view)) = config.etcd.as_ref().zip(view) else { return Ok(None) };
+    let (to_router, from_membership) = etcd::channels();
+    let membership = Membership::new(config, etcd, new_run()?, view, to_router)?;
+    let configuring = RouterConfiguration::new(config.clone(), etcd.clone(), from_membership);
+    Ok(Some((membership, configuring)))
+}
+
+async fn follow_etcd(membership: &mut Option<Membership>) {
+    match membership {
+        Some(membership) => membership.run().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Starts a thread that is to run as long as the process: if it ends, `ended` says so.
@@ -199,8 +268,7 @@ fn announce_on(
         let probe = move || probe_router(&config.control, &config.balancer, timeout, &health);
         start_thread("probe", ended, probe)?;
     }
-    let known = (local.peers.clone(), local.own.clone());
-    let announcing = Announcing::new(&local.config, actuator, known, local.announcement.clone(), health);
+    let announcing = Announcing::new(local, actuator, health);
     start_thread("announce", ended, move || announcing.run())
 }
 

@@ -28,6 +28,7 @@ use zenoh::sample::{Locality, Sample};
 use crate::announce::Announcement;
 use crate::config::{Config, Tls, is_word};
 use crate::envelope::{Envelope, Kind, Refusal};
+use crate::etcd::View;
 use crate::follow::{Outlet, Own};
 use crate::hand_over;
 use crate::import::{Delivery, ImportCounts, Inbox, MOST_BYTES};
@@ -51,6 +52,8 @@ pub(crate) struct Local {
     pub(crate) counts: Arc<ImportCounts>,
     pub(crate) inbox: Inbox,
     pub(crate) announcement: Arc<Announcement>,
+    /// What is known of etcd, if the configuration has it.
+    pub(crate) view: Option<Arc<View>>,
 }
 
 pub(crate) struct Mesh {

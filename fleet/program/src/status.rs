@@ -18,6 +18,7 @@ use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
 use crate::announce::AnnouncementReport;
+use crate::etcd::ConfigurationReport;
 use crate::leave;
 use crate::mesh::Local;
 use crate::peers::PeerReport;
@@ -50,6 +51,8 @@ pub(crate) struct Status {
     peers: Vec<PeerReport>,
     /// None where the configuration announces nothing, unless this machine leaves.
     announcement: Option<AnnouncementReport>,
+    /// None without etcd.
+    configuration: Option<ConfigurationReport>,
 }
 
 impl Status {
@@ -70,6 +73,7 @@ impl Status {
             refused,
             peers,
             announcement: local.announcement.status(Instant::now()),
+            configuration: local.view.as_ref().map(|view| view.report()),
         }
     }
 
@@ -121,6 +125,9 @@ impl Status {
                 peer.last_lag_ms,
                 peer.longest_lag_ms
             );
+        }
+        if let Some(configuration) = &self.configuration {
+            let _ = write!(text, "\n{}", configuration.to_text());
         }
         text
     }

@@ -43,6 +43,7 @@ fn a_machine_that_is_cut_off_stops_no_other_and_has_all_once_it_is_back() {
             let at = usize::from(number) - 1;
             let settings = Settings {
                 fleet: "web",
+                balancer: "b",
                 machine: MACHINES[at],
                 files: MACHINES[at],
                 listen: format!("{}:7447", address(number)),

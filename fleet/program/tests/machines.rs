@@ -14,6 +14,7 @@ use support::{Fleet, Router, Settings, artery, endpoints, peer, skip, wait_for};
 fn settings<'a>(machine: &'a str, listen: &str, peer: &str, socket: &'a Path) -> Settings<'a> {
     Settings {
         fleet: "web",
+        balancer: "b",
         machine,
         files: machine,
         listen: listen.to_string(),

@@ -58,6 +58,13 @@ impl Replacer {
         self.output
     }
 
+    /// Finds mistakes that a text has whatever the router has. Gives warnings, a line each.
+    pub(crate) fn check(&self, name: &str, text: &str) -> Result<String, String> {
+        let loaded = load(name, text, &self.reading);
+        let faults = self.output.format_faults(&loaded);
+        if loaded.has_errors() { Err(faults) } else { Ok(faults) }
+    }
+
     /// Replaces the configuration by `text`, which messages call `name`. On an error the old one stays.
     pub(crate) fn replace(&self, name: &str, text: &str) -> Result<String, String> {
         let _turn = lock(&self.turn);

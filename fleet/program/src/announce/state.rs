@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::etcd::Agreement;
 use crate::peers::Joining;
 use crate::probe::RouterHealth;
 
@@ -27,6 +28,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) router: RouterHealth,
     /// Whether the router's exceptions are followed.
     pub(crate) is_followed: bool,
+    pub(crate) agreement: Agreement,
     /// The peers that are present.
     pub(crate) peers: &'a [Joining],
     /// How many the configuration has.
@@ -51,6 +53,10 @@ pub(crate) enum Lack {
     Router,
     /// It answers since it failed.
     SteadyRouter,
+    /// The router takes the fleet's configuration.
+    Configuration,
+    /// Etcd tells which that is, for so many more seconds.
+    Etcd(u64),
     /// The exceptions of these machines.
     Machines(Vec<String>),
     /// So many peers that were not heard, for so many more seconds.
@@ -165,7 +171,11 @@ impl Decider {
         let missing: Vec<String> =
             seen.peers.iter().filter(is_awaited).map(|peer| peer.machine.clone()).collect();
         let unheard = seen.configured.saturating_sub(seen.peers.len());
-        if !missing.is_empty() {
+        if seen.agreement == Agreement::Differs {
+            Some(Lack::Configuration)
+        } else if seen.agreement == Agreement::Unknown && !has_waited {
+            Some(Lack::Etcd((self.peer_wait - waited).as_secs() + 1))
+        } else if !missing.is_empty() {
             Some(Lack::Machines(missing))
         } else if unheard > 0 && !has_waited {
             Some(Lack::Unheard(unheard, (self.peer_wait - waited).as_secs() + 1))
@@ -204,6 +214,10 @@ impl std::fmt::Display for State {
         match self {
             State::Waiting(Lack::Router) => f.write_str("waiting for the router"),
             State::Waiting(Lack::SteadyRouter) => f.write_str("waiting for the router to answer steadily"),
+            State::Waiting(Lack::Configuration) => {
+                f.write_str("waiting for the router to take the fleet's configuration")
+            }
+            State::Waiting(Lack::Etcd(seconds)) => write!(f, "waiting for etcd, for {seconds} s at most"),
             State::Waiting(Lack::Machines(machines)) => write!(f, "waiting for {}", machines.join(", ")),
             State::Waiting(Lack::Unheard(count, seconds)) => {
                 let peers = if *count == 1 { "peer that was" } else { "peers that were" };

@@ -70,6 +70,7 @@ impl Lab {
         let namespace = format!("{}{}", self.rig.prefix(), name(number));
         let settings = Settings {
             fleet: "web",
+            balancer: "b",
             machine: &name(number),
             files: &name(number),
             listen: format!("{}:7447", address(number)),

@@ -29,6 +29,10 @@ pub fn skip(why: &str) {
 pub struct Process(Child);
 
 impl Process {
+    pub fn start(command: &mut Command) -> Process {
+        Process(command.spawn().unwrap())
+    }
+
     fn stop(&mut self) {
         // It may have ended already.
         let _ = self.0.kill();
@@ -88,7 +92,20 @@ impl Router {
         Router { process: Process(child), program: program.to_path_buf(), socket }
     }
 
-    fn call(&self, words: &[&str]) -> String {
+    /// `artery router FILE` on a host, as it is with `balancer = "service1"`.
+    pub fn start_configured(program: &Path, prefix: &[String], file: &Path, socket: &Path) -> Router {
+        let _ = std::fs::remove_file(socket);
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).arg(program).arg("router").arg(file).arg("-u").arg(socket);
+        let child = command.stdin(Stdio::null()).spawn().unwrap();
+        let router =
+            Router { process: Process(child), program: program.to_path_buf(), socket: socket.to_path_buf() };
+        let is_up = || std::os::unix::net::UnixStream::connect(socket).is_ok();
+        wait_for("the router's socket", is_up, |is_up| *is_up);
+        router
+    }
+
+    pub fn call(&self, words: &[&str]) -> String {
         let mut command = Command::new(&self.program);
         let output = command.arg(words[0]).arg("-u").arg(&self.socket).args(&words[1..]).output().unwrap();
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -159,6 +176,7 @@ fn pcap() -> Vec<u8> {
 /// What an `artery-fleet` is configured with.
 pub struct Settings<'a> {
     pub fleet: &'a str,
+    pub balancer: &'a str,
     pub machine: &'a str,
     /// Names the files; the same as the machine unless two have one name.
     pub files: &'a str,
@@ -194,18 +212,26 @@ impl Fleet {
         output
     }
 
+    /// Another command of the program, by this machine's configuration, on `host`.
+    pub fn call(&self, prefix: &[String], words: &[&str]) -> Output {
+        let program = env!("CARGO_BIN_EXE_artery-fleet").to_string();
+        let all: Vec<_> = prefix.iter().chain([&program]).collect();
+        let mut command = Command::new(all[0]);
+        command.args(&all[1..]).args(words).arg("--config").arg(&self.config).output().unwrap()
+    }
+
     /// The state of the announcement in the status.
     pub fn announcement(&self) -> String {
         self.status()["announcement"]["state"].as_str().unwrap_or_default().to_string()
     }
 
     pub fn start(folder: &Path, settings: &Settings<'_>) -> Fleet {
-        let Settings { fleet, machine, files, listen, peers, socket, more, prefix } = settings;
+        let Settings { fleet, balancer, machine, files, listen, peers, socket, more, prefix } = settings;
         let config = folder.join(format!("{files}.toml"));
         let status = folder.join(format!("{files}.status"));
         let text = format!(
             "fleet = {fleet:?}\nid = \"1\"\nmachine = {machine:?}\nlisten = [{listen:?}]\npeers = {peers:?}\n\
-             control = {socket:?}\nbalancer = \"b\"\nstatus = {status:?}\n{more}"
+             control = {socket:?}\nbalancer = {balancer:?}\nstatus = {status:?}\n{more}"
         );
         std::fs::write(&config, text).unwrap();
         let program = env!("CARGO_BIN_EXE_artery-fleet").to_string();

@@ -151,8 +151,15 @@ fn a_file_with_mistakes_changes_nothing() {
             let file = files.write("r.toml", &format!("{PORT_LINES}{more}"));
             let refusal = router.refused(&["apply", &file], 1)?;
             assert!(refusal.contains(expected), "{expected}: {refusal}");
+            // The same without the attempt, as a fleet asks.
+            let request = format!("0 r.toml\n{PORT_LINES}{more}");
+            let refusal = router.refused(&["handler", "router_check", &request], 1)?;
+            assert!(refusal.contains(expected), "{expected}: {refusal}");
             assert_eq!(router.say(&["show", "config"])?, before);
         }
+        let service = "service = [\"192.0.2.1:80/tcp=web1=10.0.2.2\"]\nseed = 9223372036854775807\n";
+        router.say(&["handler", "router_check", &format!("0 r.toml\n{PORT_LINES}{service}")])?;
+        assert_eq!(router.say(&["show", "config"])?, before);
         assert!(router.say(&["show", "routes"])?.contains("10.9.0.0/16"));
         assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
         let file = files.write("r.toml", &format!("{before}workers = 2\n"));

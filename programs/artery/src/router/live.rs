@@ -348,6 +348,8 @@ struct ConfigurationHandlers {
 pub(crate) const CONFIGURATION: &str = "router_config";
 /// Written with a line `SECONDS FILE` and what FILE says; undone after the seconds, unless they are 0.
 pub(crate) const APPLY: &str = "router_apply";
+/// Written with the same: checks it, and changes nothing.
+const CHECK: &str = "router_check";
 /// Written to confirm the change that was applied.
 pub(crate) const CONFIRM: &str = "router_confirm";
 
@@ -359,6 +361,7 @@ impl OwnHandlers for ConfigurationHandlers {
     fn write(&self, handler: &str, value: &str) -> Option<Result<String, String>> {
         match handler {
             APPLY => Some(self.apply(value)),
+            CHECK => Some(self.check(value)),
             CONFIRM => Some(self.confirm()),
             _ => None,
         }
@@ -377,13 +380,16 @@ impl ConfigurationHandlers {
         pending + &state.candidate.configuration.to_toml()
     }
 
+    fn check(&self, value: &str) -> Result<String, String> {
+        let (_, file, candidate) = parse_request(value)?;
+        let state = lock(&self.state);
+        state.busy()?;
+        let prepared = state.prepare(candidate).map_err(|mistakes| lines(&mistakes))?;
+        self.replacer.check(file, &prepared.text)
+    }
+
     fn apply(&self, value: &str) -> Result<String, String> {
-        let (head, text) = value.split_once('\n').unwrap_or((value, ""));
-        let (seconds, file) = head.split_once(' ').unwrap_or((head, ""));
-        let confirm = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let confirm =
-            confirm.filter(|_| !file.is_empty()).ok_or_else(|| format!("'{head}': write SECONDS FILE"))?;
-        let candidate = configuration::parse(file, text).map_err(|mistakes| lines(&mistakes))?;
+        let (confirm, file, candidate) = parse_request(value)?;
         let mut state = lock(&self.state);
         state.busy()?;
         let before = (!confirm.is_zero()).then(|| Before::find(&state, &self.replacer));
@@ -423,6 +429,17 @@ impl ConfigurationHandlers {
         let confirmed = lock(&self.state).pending.take();
         confirmed.map(|_| String::new()).ok_or_else(|| "nothing waits to be confirmed".to_string())
     }
+}
+
+/// The time to confirm, the file and what it says.
+fn parse_request(value: &str) -> Result<(Duration, &str, Candidate), String> {
+    let (head, text) = value.split_once('\n').unwrap_or((value, ""));
+    let (seconds, file) = head.split_once(' ').unwrap_or((head, ""));
+    let confirm = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let confirm =
+        confirm.filter(|_| !file.is_empty()).ok_or_else(|| format!("'{head}': write SECONDS FILE"))?;
+    let candidate = configuration::parse(file, text).map_err(|mistakes| lines(&mistakes))?;
+    Ok((confirm, file, candidate))
 }
 
 /// Undoes a change, unless it was confirmed.

@@ -87,6 +87,10 @@ pub(crate) struct RouterOptions {
     /// least-loaded, per-packet or flowlet
     #[arg(long, value_name = "METHOD")]
     pub(super) method: Option<String>,
+    /// A number of the hash by which servers are chosen; routers with the same one choose alike. Clients who
+    /// know it can choose their server: write it into a file that only root reads
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) seed: Option<u64>,
     /// What servers are asked: tcp, ping, or http with PATH and perhaps the status, then 'every TIME', 'fall
     /// N', 'rise N' if you like; of one service alone with its ADDR:PORT[/tcp|/udp]= in front
     #[arg(long, value_name = "[SERVICE=]CHECK")]

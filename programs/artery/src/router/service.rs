@@ -108,12 +108,17 @@ pub(super) fn sharing(options: &RouterOptions, mistakes: &mut Vec<String>) -> Sh
             Err(why) => mistakes.push(format!("--method '{text}': {why}")),
         }
     }
+    if let Some(seed) = options.seed {
+        arguments.push(format!("SEED {seed}"));
+    }
     if options.nat {
         arguments.push("FORWARD nat".to_string());
     }
-    let says_how = options.method.is_some() || !options.check.is_empty() || options.nat;
+    let says_how =
+        options.method.is_some() || options.seed.is_some() || !options.check.is_empty() || options.nat;
     if options.service.is_empty() && says_how {
-        mistakes.push("--method, --check and --nat are about services; name one by --service".to_string());
+        let what = "--method, --seed, --check and --nat are about services; name one by --service";
+        mistakes.push(what.to_string());
     }
     Sharing { arguments, is_nat: options.nat }
 }

@@ -8,6 +8,7 @@ struct Bench {
     decider: Decider,
     now: Instant,
     router: RouterHealth,
+    agreement: Agreement,
     peers: Vec<Joining>,
     leaves: bool,
     is_done: bool,
@@ -21,6 +22,7 @@ impl Bench {
             decider: Decider::new(Duration::from_millis(250), (PEER_WAIT, SETTLE), now),
             now,
             router: RouterHealth::NotYetAsked,
+            agreement: Agreement::Agrees,
             peers: Vec::new(),
             leaves: false,
             is_done: false,
@@ -44,6 +46,7 @@ impl Bench {
         let seen = Seen {
             router: self.router.clone(),
             is_followed: self.router == RouterHealth::Answers,
+            agreement: self.agreement,
             peers: &self.peers,
             configured: 2,
             leaves: self.leaves,
@@ -83,6 +86,30 @@ fn a_joiner_waits_for_its_router_then_for_the_exceptions_of_all_peers() {
     bench.peers = vec![whole("m2"), whole("m3")];
     bench.step(20);
     assert_eq!((bench.text().as_str(), bench.decider.wanted()), ("announced", Wanted::Announced));
+}
+
+#[test]
+fn a_joiner_waits_for_the_fleets_configuration_and_without_etcd_no_longer_than_for_peers() {
+    let mut bench = Bench::new();
+    bench.router = RouterHealth::Answers;
+    bench.peers = ["m2", "m3"].map(whole).to_vec();
+    bench.agreement = Agreement::Differs;
+    bench.step(0);
+    bench.step(60_000);
+    assert_eq!(bench.text(), "waiting for the router to take the fleet's configuration");
+    let mut bench = Bench { agreement: Agreement::Unknown, ..bench };
+    bench.router = RouterHealth::DoesNotAnswer;
+    bench.step(20);
+    bench.router = RouterHealth::Answers;
+    bench.step(0);
+    bench.step(9_500);
+    assert_eq!(bench.text(), "waiting for etcd, for 1 s at most");
+    bench.step(1_000);
+    assert_eq!(bench.text(), "announced");
+    // What it is given later, it takes while it is announced.
+    bench.agreement = Agreement::Differs;
+    bench.step(20);
+    assert_eq!(bench.text(), "announced");
 }
 
 #[test]

@@ -1,0 +1,237 @@
+//! `artery-fleet apply`, `confirm` and `diff`: the fleet's configuration is checked by all machines that
+//! live, taken by all, and undone if one fails or nobody confirms it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::time::sleep;
+
+use super::document::{Document, changes};
+use super::revision::{Candidate, Content, Pending, Revision, random, to_json};
+use super::store::Store;
+use super::view::{CANDIDATE, CONFIG, Keys};
+use crate::config::{Config, Etcd};
+
+/// How long all machines together may take to check a configuration, and to take it.
+const CHECK_LIMIT: Duration = Duration::from_secs(30);
+const TAKE_LIMIT: Duration = Duration::from_secs(30);
+/// A candidate whose command has ended is gone after so many seconds.
+const CANDIDATE_LEASE: u64 = 60;
+/// How often it is looked how far machines are.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A conversation with etcd by a command.
+struct Conversation {
+    runtime: tokio::runtime::Runtime,
+    store: Store,
+}
+
+impl Conversation {
+    fn open(config: &Config) -> Result<Conversation> {
+        let etcd: &Etcd = config.etcd.as_ref().context(
+            "the configuration has no [etcd]: without etcd each machine's router has a file of its own, \
+             which 'artery apply' takes",
+        )?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let store = {
+            let _inside = runtime.enter();
+            Store::new(config, etcd)?
+        };
+        Ok(Conversation { runtime, store })
+    }
+}
+
+/// Has all machines take a file.
+pub(crate) fn apply(config: &Config, file: &Path, confirm: Option<Duration>) -> Result<()> {
+    let (text, document) = read(file)?;
+    let Conversation { runtime, mut store } = Conversation::open(config)?;
+    runtime.block_on(async {
+        let mut change = Change { store: &mut store, file, confirm };
+        change.apply(text, &document).await
+    })
+}
+
+/// Shows what a file would change; whether that is anything.
+pub(crate) fn diff(config: &Config, file: &Path) -> Result<bool> {
+    let (_, document) = read(file)?;
+    let Conversation { runtime, mut store } = Conversation::open(config)?;
+    let keys = runtime.block_on(read_keys(&mut store))?;
+    let lines = changes(present(&keys)?.as_ref(), &document);
+    lines.iter().for_each(|line| println!("{line}"));
+    Ok(!lines.is_empty())
+}
+
+/// Confirms the revision that waits for it.
+pub(crate) fn confirm(config: &Config) -> Result<()> {
+    let Conversation { runtime, mut store } = Conversation::open(config)?;
+    runtime.block_on(async {
+        let keys = read_keys(&mut store).await?;
+        let revision = keys.revision.as_ref().filter(|revision| revision.pending.is_some());
+        let revision = revision.context("nothing waits to be confirmed")?;
+        let late = machines_without(&keys, revision);
+        ensure!(
+            late.is_empty(),
+            "revision {} can't be confirmed: {} has not taken it",
+            revision.number,
+            late.join(", ")
+        );
+        confirm_revision(&mut store, &keys, revision).await?;
+        println!("confirmed revision {}", revision.number);
+        Ok(())
+    })
+}
+
+fn read(file: &Path) -> Result<(String, Document)> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
+    let document = Document::parse(&text)
+        .with_context(|| format!("{} is not a configuration of a fleet", file.display()))?;
+    Ok((text, document))
+}
+
+async fn read_keys(store: &mut Store) -> Result<Keys> {
+    let snapshot = store.all().await?;
+    Ok(Keys::of(&snapshot, |key, refusal| {
+        eprintln!("artery-fleet: the key {key} in etcd is refused: {}", refusal.explanation());
+    }))
+}
+
+/// The configuration that the fleet has.
+fn present(keys: &Keys) -> Result<Option<Document>> {
+    let content = keys.revision.as_ref().and_then(|revision| revision.content.as_ref());
+    content.map(|content| Document::parse(&content.text)).transpose()
+}
+
+/// Machines of a pending revision that have not taken it.
+fn machines_without<'a>(keys: &Keys, revision: &'a Revision) -> Vec<&'a str> {
+    let has = |name: &&str| {
+        let member = keys.machines.get(*name);
+        member.is_some_and(|member| member.state.revision == Some(revision.number))
+    };
+    let machines = revision.pending.iter().flat_map(|pending| &pending.machines).map(String::as_str);
+    machines.filter(|name| !has(name)).collect()
+}
+
+async fn confirm_revision(store: &mut Store, keys: &Keys, revision: &Revision) -> Result<()> {
+    let confirmed = to_json(&revision.confirmed());
+    let is_done = store.replace(CONFIG, keys.config_changed, confirmed, 0).await?;
+    ensure!(is_done, "revision {} was undone, or confirmed by somebody else, just now", revision.number);
+    Ok(())
+}
+
+struct Change<'a> {
+    store: &'a mut Store,
+    file: &'a Path,
+    confirm: Option<Duration>,
+}
+
+impl Change<'_> {
+    async fn apply(&mut self, text: String, document: &Document) -> Result<()> {
+        let keys = read_keys(self.store).await?;
+        if let Some(revision) = keys.revision.as_ref().filter(|revision| revision.pending.is_some()) {
+            bail!(
+                "revision {} is not confirmed yet; run 'artery-fleet confirm', or wait until it is undone",
+                revision.number
+            );
+        }
+        ensure!(!keys.machines.is_empty(), "no machine of the fleet lives");
+        let before = keys.revision.as_ref().and_then(|revision| revision.content.clone());
+        let lines = changes(present(&keys)?.as_ref(), document);
+        let content = Content { text, seed: before.as_ref().map_or_else(random, |content| content.seed) };
+        let is_same = |content: &Content| Document::parse(&content.text).is_ok_and(|old| old == *document);
+        if before.as_ref().is_some_and(is_same) {
+            println!("{}: nothing to change", self.file.display());
+            return Ok(());
+        }
+        let machines = self.check(&content).await?;
+        // A revision that was lost in etcd has its number at machines.
+        let taken = keys.machines.values().filter_map(|member| member.state.revision);
+        let known = keys.revision.iter().map(|revision| revision.number);
+        let number = taken.chain(known).max().unwrap_or(0) + 1;
+        let seconds = self.confirm.unwrap_or(TAKE_LIMIT).as_secs();
+        let pending = Some(Pending { seconds, machines: machines.clone(), before });
+        let revision = Revision { number, id: random(), content: Some(content), pending, undone: None };
+        let is_committed = self.store.replace(CONFIG, keys.config_changed, to_json(&revision), 0).await?;
+        ensure!(
+            is_committed,
+            "the configuration was changed by somebody else meanwhile; nothing was changed"
+        );
+        self.take(&revision).await?;
+        lines.iter().for_each(|line| println!("{line}"));
+        let until = self.confirm.map_or(String::new(), |time| {
+            format!("; undone in {} s, unless 'artery-fleet confirm' is run", time.as_secs())
+        });
+        println!("{}: revision {number}, taken by {}{until}", self.file.display(), machines.join(", "));
+        Ok(())
+    }
+
+    /// Has all machines that live check a configuration; gives their names.
+    async fn check(&mut self, content: &Content) -> Result<Vec<String>> {
+        let candidate = Candidate { id: random(), content: content.clone() };
+        let lease = self.store.grant(CANDIDATE_LEASE).await?;
+        let is_first = self.store.replace(CANDIDATE, 0, to_json(&candidate), lease).await?;
+        let checked = match is_first {
+            true => self.await_checks(&candidate).await,
+            false => bail!("another configuration is being checked; try again in {CANDIDATE_LEASE} s"),
+        };
+        // It ends with its lease otherwise.
+        let _ = self.store.revoke(lease).await;
+        checked.with_context(|| format!("{}: nothing was changed", self.file.display()))
+    }
+
+    async fn await_checks(&mut self, candidate: &Candidate) -> Result<Vec<String>> {
+        let deadline = Instant::now() + CHECK_LIMIT;
+        loop {
+            let keys = read_keys(self.store).await?;
+            let check_of =
+                |name: &String| keys.checks.get(name).filter(|check| check.candidate == candidate.id);
+            let machines: Vec<String> = keys.machines.keys().cloned().collect();
+            let silent: Vec<&str> =
+                machines.iter().filter(|name| check_of(name).is_none()).map(String::as_str).collect();
+            if silent.is_empty() {
+                let mistakes = machines.iter().filter_map(|name| Some((name, &check_of(name)?.mistakes)));
+                let mistakes: Vec<String> = mistakes
+                    .filter(|(_, mistakes)| !mistakes.is_empty())
+                    .map(|(name, mistakes)| format!("{name}: {mistakes}"))
+                    .collect();
+                ensure!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+                return Ok(machines);
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "{} did not check it within {} s; does its router run?",
+                silent.join(", "),
+                CHECK_LIMIT.as_secs()
+            );
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until all machines have taken a revision, and confirms it if nobody else shall.
+    async fn take(&mut self, revision: &Revision) -> Result<()> {
+        let deadline = Instant::now() + self.confirm.unwrap_or(TAKE_LIMIT).min(TAKE_LIMIT);
+        loop {
+            let keys = read_keys(self.store).await?;
+            let present = keys.revision.as_ref().context("the configuration is gone from etcd")?;
+            if present.number != revision.number {
+                bail!("{}", present.undone.as_deref().unwrap_or("it was replaced by a later revision"));
+            }
+            let late = machines_without(&keys, revision);
+            if late.is_empty() {
+                return match self.confirm {
+                    None if present.pending.is_some() => confirm_revision(self.store, &keys, present).await,
+                    _ => Ok(()),
+                };
+            }
+            if Instant::now() >= deadline {
+                let why = format!("{} did not take it", late.join(", "));
+                if let Some(undone) = present.undoing(&why) {
+                    self.store.replace(CONFIG, keys.config_changed, to_json(&undone), 0).await?;
+                    bail!("{}", undone.undone.unwrap_or(why));
+                }
+                bail!("{why}");
+            }
+            sleep(LOOK).await;
+        }
+    }
+}

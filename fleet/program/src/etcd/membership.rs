@@ -1,0 +1,239 @@
+//! Says by a lease that this machine lives, follows the keys of the fleet, and undoes a revision that nobody
+//! confirms or that this machine can't take.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use etcd_client::{EventType, LeaseKeepAliveStream, LeaseKeeper, WatchStream};
+use tokio::sync::watch;
+use tokio::time::{sleep, sleep_until, timeout};
+
+use super::revision::{Check, Member, MemberState, to_json};
+use super::store::{Pair, REQUEST_LIMIT, Store};
+use super::view::{CHECK, CONFIG, Keys, MACHINE, View};
+use super::{ToRouter, Wanted};
+use crate::config::{Config, Etcd};
+use crate::envelope::Refusal;
+
+/// The pause before the next server is asked.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+pub(crate) struct Membership {
+    machine: String,
+    lease_seconds: u64,
+    /// Tells this process from others of the same machine's name.
+    run: u64,
+    store: Store,
+    /// Granted, but it may have ended meanwhile.
+    lease: Option<i64>,
+    view: Arc<View>,
+    wanted: watch::Sender<Wanted>,
+    state: watch::Receiver<MemberState>,
+    check: watch::Receiver<Option<Check>>,
+    keys: Keys,
+    /// The revision that is pending, and when it is undone.
+    pending: Option<(u64, Instant)>,
+}
+
+impl Membership {
+    pub(crate) fn new(
+        config: &Config,
+        etcd: &Etcd,
+        run: u64,
+        view: Arc<View>,
+        to_router: ToRouter,
+    ) -> Result<Membership> {
+        let ToRouter { wanted, state, check } = to_router;
+        Ok(Membership {
+            machine: config.machine.clone(),
+            lease_seconds: etcd.lease_seconds,
+            run,
+            store: Store::new(config, etcd)?,
+            lease: None,
+            view,
+            wanted,
+            state,
+            check,
+            keys: Keys::default(),
+            pending: None,
+        })
+    }
+
+    /// Follows etcd without end; servers that fail are left for others.
+    pub(crate) async fn run(&mut self) {
+        loop {
+            let Err(error) = self.follow().await;
+            self.view.lose(format!("{}: {error:#}", self.store.endpoint()));
+            self.store.turn_to_next();
+            sleep(RETRY_AFTER).await;
+        }
+    }
+
+    /// Ends the lease, so that others need not wait for its end.
+    pub(crate) async fn leave(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            // It ends by itself if that fails.
+            let _ = timeout(REQUEST_LIMIT, self.store.revoke(lease)).await;
+        }
+    }
+
+    async fn follow(&mut self) -> Result<std::convert::Infallible> {
+        let (lease, mut keeper, mut answers) = self.keep_lease().await?;
+        self.claim_name(lease).await?;
+        let snapshot = self.store.all().await?;
+        self.keys = Keys::of(&snapshot, |key, refusal| self.view.refuse(key, refusal));
+        let mut watch = self.store.watch(snapshot.at + 1).await?;
+        self.note_keys();
+        // What was told before may have ended with another lease.
+        self.state.mark_changed();
+        let mut prolong = tokio::time::interval(Duration::from_secs(self.lease_seconds) / 4);
+        let (mut alive, limit) = (Instant::now(), Duration::from_secs(self.lease_seconds) / 2);
+        loop {
+            let undo_at = self.pending.map(|(_, until)| until);
+            tokio::select! {
+                changed = next_changes(&mut watch) => self.note_changes(changed?)?,
+                answer = answers.message() => {
+                    let ttl = answer?.context("the lease is not prolonged any more")?.ttl();
+                    if ttl <= 0 {
+                        self.lease = None;
+                        bail!("the lease has ended");
+                    }
+                    alive = Instant::now();
+                }
+                _ = prolong.tick() => {
+                    anyhow::ensure!(alive.elapsed() < limit, "no answer for {} ms", limit.as_millis());
+                    keeper.keep_alive().await?;
+                }
+                changed = self.state.changed() => {
+                    changed.context("the thread that asks the router has ended")?;
+                    self.publish_state(lease).await?;
+                }
+                changed = self.check.changed() => {
+                    changed.context("the thread that asks the router has ended")?;
+                    let check = self.check.borrow_and_update().clone();
+                    let value = check.as_ref().map(to_json).unwrap_or_default();
+                    self.store.put(&format!("{CHECK}{}", self.machine), value, lease).await?;
+                }
+                () = at(undo_at) => self.undo("nobody confirmed it").await?,
+            }
+        }
+    }
+
+    /// Prolongs the lease of this process, or is granted another one.
+    async fn keep_lease(&mut self) -> Result<(i64, LeaseKeeper, LeaseKeepAliveStream)> {
+        if let Some(lease) = self.lease {
+            let mut client = self.store.client().await?;
+            let kept = timeout(REQUEST_LIMIT, client.lease_keep_alive(lease)).await;
+            match kept.context("no answer")? {
+                Ok((keeper, answers)) => return Ok((lease, keeper, answers)),
+                Err(etcd_client::Error::LeaseKeepAliveError(_)) => self.lease = None,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let lease = self.store.grant(self.lease_seconds).await?;
+        self.lease = Some(lease);
+        let mut client = self.store.client().await?;
+        let kept = timeout(REQUEST_LIMIT, client.lease_keep_alive(lease)).await;
+        let (keeper, answers) = kept.context("no answer")??;
+        Ok((lease, keeper, answers))
+    }
+
+    fn member(&mut self) -> Vec<u8> {
+        to_json(&Member { run: self.run, state: self.state.borrow_and_update().clone() })
+    }
+
+    /// Takes the machine's name, unless another process has it: that one lives, or lived until lately.
+    async fn claim_name(&mut self, lease: i64) -> Result<()> {
+        let key = format!("{MACHINE}{}", self.machine);
+        let snapshot = self.store.all().await?;
+        let keys = Keys::of(&snapshot, |_, _| {});
+        let own = keys.machines.get(&self.machine).is_some_and(|member| member.run == self.run);
+        let value = self.member();
+        if own {
+            return self.store.put(&key, value, lease).await;
+        }
+        if !self.store.replace(&key, 0, value, lease).await? {
+            self.view.refuse(&key, Refusal::SameName);
+            bail!("another machine is called {}, or this one was until its lease ends", self.machine);
+        }
+        Ok(())
+    }
+
+    async fn publish_state(&mut self, lease: i64) -> Result<()> {
+        let key = format!("{MACHINE}{}", self.machine);
+        let value = self.member();
+        self.store.put(&key, value, lease).await?;
+        let failure = self.state.borrow().failure.clone();
+        let pending = self.pending.map(|(number, _)| number);
+        match failure.filter(|(number, _)| Some(*number) == pending) {
+            Some((_, why)) => self.undo(&format!("{}: {why}", self.machine)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Puts a revision with what was before in the place of the pending one, unless somebody did so.
+    async fn undo(&mut self, why: &str) -> Result<()> {
+        self.pending = None;
+        let undone = self.keys.revision.as_ref().and_then(|revision| revision.undoing(why));
+        let Some(revision) = undone else { return Ok(()) };
+        self.store.replace(CONFIG, self.keys.config_changed, to_json(&revision), 0).await.map(drop)
+    }
+
+    fn note_changes(&mut self, changes: Vec<(EventType, etcd_client::KeyValue)>) -> Result<()> {
+        for (kind, pair) in changes {
+            let Some(pair) = self.store.pair(&pair) else { continue };
+            match kind {
+                EventType::Put => self.set(&pair),
+                EventType::Delete => self.keys.remove(&pair.key),
+            }
+        }
+        self.note_keys();
+        let own = self.keys.machines.get(&self.machine);
+        anyhow::ensure!(own.is_some_and(|member| member.run == self.run), "the lease has ended");
+        Ok(())
+    }
+
+    fn set(&mut self, pair: &Pair) {
+        if let Err(refusal) = self.keys.set(pair) {
+            self.view.refuse(&pair.key, refusal);
+        }
+    }
+
+    /// Tells the status and the router's thread what is so now.
+    fn note_keys(&mut self) {
+        let pending =
+            self.keys.revision.as_ref().and_then(|revision| {
+                revision.pending.as_ref().map(|pending| (revision.number, pending.seconds))
+            });
+        self.pending = pending.map(|(number, seconds)| {
+            let known = self.pending.filter(|(known, _)| *known == number);
+            known.unwrap_or_else(|| (number, Instant::now() + Duration::from_secs(seconds)))
+        });
+        self.view.set(&self.keys, self.pending.map(|(_, until)| until));
+        let (revision, candidate) = (&self.keys.revision, &self.keys.candidate);
+        self.wanted.send_modify(|wanted| {
+            if wanted.revision.as_deref() != revision.as_ref() {
+                wanted.revision = revision.clone().map(Arc::new);
+            }
+            if wanted.candidate.as_deref() != candidate.as_ref() {
+                wanted.candidate = candidate.clone().map(Arc::new);
+            }
+        });
+    }
+}
+
+async fn next_changes(watch: &mut WatchStream) -> Result<Vec<(EventType, etcd_client::KeyValue)>> {
+    let message = watch.message().await?.context("a watch ended")?;
+    anyhow::ensure!(!message.canceled(), "a watch ended: {}", message.cancel_reason());
+    let events = message.events().iter();
+    Ok(events.filter_map(|event| Some((event.event_type(), event.kv()?.clone()))).collect())
+}
+
+/// Waits until then; without an end if there is no time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,228 @@
+//! Gives the router of this machine its part of the fleet's configuration, by its control socket, and looks
+//! what it has. It is no matter to the router whether this thread or etcd lives.
+
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use artery_control::ControlClient;
+use serde_json::Value;
+
+use super::document::Document;
+use super::revision::{Candidate, Check, Content, MemberState, Revision};
+use super::{FromMembership, Wanted};
+use crate::config::{Config, Etcd};
+
+/// How often it is looked for what is wanted.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often the router is asked what it has.
+const LOOK: Duration = Duration::from_secs(1);
+/// The pause before a configuration that the router refused is tried again, as while another one is to be
+/// confirmed there.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// How long the router may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Handlers of `artery router`.
+const CONFIGURATION: &str = "router_config";
+const CHECK: &str = "router_check";
+const APPLY: &str = "router_apply";
+
+pub(crate) struct RouterConfiguration {
+    config: Arc<Config>,
+    etcd: Etcd,
+    channels: FromMembership,
+    client: Option<ControlClient<UnixStream>>,
+    state: MemberState,
+    /// What the router had before the first revision.
+    before: Option<String>,
+    /// What it had after the last one.
+    taken: Option<String>,
+    checked: Option<u64>,
+    refused: Option<Instant>,
+    looked: Option<Instant>,
+}
+
+impl RouterConfiguration {
+    pub(crate) fn new(config: Arc<Config>, etcd: Etcd, channels: FromMembership) -> RouterConfiguration {
+        RouterConfiguration {
+            config,
+            etcd,
+            channels,
+            client: None,
+            state: MemberState::default(),
+            before: None,
+            taken: None,
+            checked: None,
+            refused: None,
+            looked: None,
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        loop {
+            let wanted = self.channels.wanted.borrow().clone();
+            if let Err(error) = self.step(&wanted) {
+                // A router that ended is waited for. Each that comes is given the revision.
+                if self.client.take().is_some() {
+                    eprintln!("artery-fleet: the router's configuration can't be reached: {error:#}");
+                }
+                self.state = MemberState { is_router_connected: false, ..self.state.clone() };
+            }
+            let state = &self.state;
+            self.channels.state.send_if_modified(|known| {
+                let is_new = known != state;
+                known.clone_from(state);
+                is_new
+            });
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn step(&mut self, wanted: &Wanted) -> Result<()> {
+        if self.client.is_none() {
+            self.client = Some(connect(&self.config.control)?);
+            self.state.revision = None;
+            (self.refused, self.looked) = (None, None);
+        }
+        self.state.is_router_connected = true;
+        let candidate = wanted.candidate.as_ref();
+        if let Some(candidate) = candidate.filter(|candidate| self.checked != Some(candidate.id)) {
+            self.check(candidate)?;
+        }
+        let revision = wanted.revision.as_ref();
+        if let Some(revision) = revision.filter(|revision| self.is_due(revision)) {
+            self.take(revision)?;
+            self.looked = None;
+        }
+        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+            self.look()?;
+            self.looked = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn is_due(&self, revision: &Revision) -> bool {
+        let was_refused = self.state.failure.as_ref().is_some_and(|(number, _)| *number == revision.number);
+        let may_be_tried = self.refused.is_none_or(|refused| refused.elapsed() >= RETRY_AFTER);
+        self.state.revision != Some(revision.number) && (!was_refused || may_be_tried)
+    }
+
+    fn check(&mut self, candidate: &Candidate) -> Result<()> {
+        let checked = match self.render(&candidate.content) {
+            Ok(text) => self.write(CHECK, &text)?,
+            Err(error) => Err(format!("{error:#}")),
+        };
+        self.checked = Some(candidate.id);
+        let mistakes = checked.err().unwrap_or_default();
+        let check = Check { candidate: candidate.id, mistakes };
+        self.channels.check.send_replace(Some(check));
+        Ok(())
+    }
+
+    /// Has the router become what a revision says; a refusal is noted.
+    fn take(&mut self, revision: &Revision) -> Result<()> {
+        // A process that finds a router later can't know what it had before.
+        if self.before.is_none() && self.taken.is_none() {
+            self.before = self.configuration()?;
+        }
+        let text = match &revision.content {
+            Some(content) => self.render(content).map_err(|error| format!("{error:#}")),
+            None => self.before.clone().ok_or_else(|| "what the router had before is not known".to_string()),
+        };
+        let written = match text {
+            Ok(text) => {
+                let applied = self.write(APPLY, &text)?;
+                applied.and_then(|()| {
+                    // A router that is started again or reloads reads it.
+                    write_file(&self.etcd.router_file, &text).map_err(|error| format!("{error:#}"))
+                })
+            }
+            Err(why) => Err(why),
+        };
+        match written {
+            Ok(()) => {
+                (self.state.revision, self.state.failure) = (Some(revision.number), None);
+                self.refused = None;
+                self.taken = self.configuration()?;
+            }
+            Err(why) => {
+                let failure = Some((revision.number, why));
+                if let Some((number, why)) = failure.as_ref().filter(|_| failure != self.state.failure) {
+                    eprintln!("artery-fleet: revision {number} can't be taken: {why}");
+                }
+                self.state.failure = failure;
+                self.refused = Some(Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    fn render(&self, content: &Content) -> Result<String> {
+        Document::parse(&content.text)?.render(&self.config.machine, content.seed)
+    }
+
+    fn look(&mut self) -> Result<()> {
+        let now = self.configuration()?;
+        self.state.is_changed = self.taken.is_some() && now != self.taken;
+        let status = self.read(&format!("{}.status_json", self.config.balancer))?;
+        let status: Value = status.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        self.state.digest = status["digest"].as_str().map(str::to_string);
+        Ok(())
+    }
+
+    /// The file that makes the router; none if it is no `artery router`.
+    fn configuration(&mut self) -> Result<Option<String>> {
+        let text = self.read(CONFIGURATION)?;
+        // A comment says how long a change waits to be confirmed.
+        let lines =
+            |text: String| text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
+        Ok(text.map(lines))
+    }
+
+    fn client(&mut self) -> Result<&mut ControlClient<UnixStream>> {
+        self.client.as_mut().context("the router is not reached")
+    }
+
+    /// The value of a handler; none if the router refuses it.
+    fn read(&mut self, handler: &str) -> Result<Option<String>> {
+        let value = self.client()?.read(handler)?;
+        Ok(value.ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Writes a handler of the router's configuration; the inner error is a refusal.
+    fn write(&mut self, handler: &str, text: &str) -> Result<Result<(), String>> {
+        let request = format!("0 {}\n{text}", self.etcd.router_file.display());
+        let reply = self.client()?.write(handler, &request)?;
+        Ok(reply.map(drop).map_err(|refusal| match refusal.text.contains("No handler named") {
+            true => "the router was not started by 'artery router', or is of an older version".to_string(),
+            false => refusal.text.trim_end().to_string(),
+        }))
+    }
+}
+
+fn connect(socket: &Path) -> Result<ControlClient<UnixStream>> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(ControlClient::new(stream)?)
+}
+
+/// Replaces a file whole. It has the seed, so nobody else reads it.
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    let name = path.file_name().ok_or_else(|| anyhow!("{} is no file", path.display()))?;
+    let beside = path.with_file_name(format!(".{}.new", name.to_string_lossy()));
+    let write = || {
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)
+    };
+    write().with_context(|| format!("can't write {}", path.display()))
+}
