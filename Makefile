@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 .PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
     loom publish-check miri sanitize fuzz soak examples pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
-    cargo-generate-rpm fleet fleet-demo fleet-trial
+    cargo-generate-rpm fleet fleet-demo
 
 CARGO ?= cargo
 PROGRAM = target/release/artery
@@ -92,7 +92,6 @@ demo: setup ## Shows a router at work: on a pcap file, and as root between two h
 test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 test: setup lint ## Runs every check that a change must pass.
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --manifest-path fleet/Cargo.toml --locked -p artery-fleet-record
 	@mkdir -p target && scripts/demo target/debug/artery > target/demo.log || { cat target/demo.log; exit 1; }
 	$(MAKE) --no-print-directory loom deny
 	@scripts/skipped
@@ -181,12 +180,6 @@ fleet-demo: ## Shows three balancers, one of which dies and comes back, and one 
 	$(CARGO) build --release --locked -p artery
 	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml -p artery-fleet -p artery-fleet-demo
 	ulimit -n $$(ulimit -Hn) && fleet/target/release/artery-fleet-demo $(ARGUMENTS)
-
-fleet-trial: ## Measures engines for a fleet's state, as root; ARGUMENTS='--subject zenoh' is a part of it (docs/decisions/0042).
-	@scripts/setup fleet
-	$(CARGO) test --locked --manifest-path fleet/Cargo.toml
-	$(CARGO) build --release --locked --manifest-path fleet/Cargo.toml
-	fleet/target/release/artery-fleet-trial run --json fleet/target/trial.json $(ARGUMENTS)
 
 bench-dpdk: build-dist ## Measures routing tables beside those of DPDK, where libdpdk is installed.
 	@pkg-config --exists libdpdk || { echo "libdpdk is missing (Debian: apt install libdpdk-dev)"; exit 1; }

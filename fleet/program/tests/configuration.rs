@@ -12,6 +12,7 @@ mod support;
 use std::os::unix::fs::PermissionsExt as _;
 
 use std::process::Command;
+use std::time::Instant;
 
 use artery_rig::{Result, Rig};
 use certificates::Authority;
@@ -188,9 +189,11 @@ fn machines_keep_what_they_have_without_etcd_and_agree_once_it_is_back() {
         assert!(!is_done && said.contains("etcd at http://10.77.2."), "{said}");
         assert_eq!(machines.iter().map(Machine::configuration).collect::<Vec<_>>(), before);
         (0..3).try_for_each(|place| servers.start_one(place))?;
+        let begun = Instant::now();
         for machine in &machines {
             machine.await_revision(Some(4), 3);
         }
+        println!("measured: etcd back, all agree: {} ms", begun.elapsed().as_millis());
         // One that is cut off keeps what it has, and is shown.
         lab.cut_off(3, true)?;
         let is_absent = |seen: &Vec<(String, String)>| {
@@ -201,7 +204,9 @@ fn machines_keep_what_they_have_without_etcd_and_agree_once_it_is_back() {
         assert!(is_done && said.contains("taken by m1, m2"), "{said}");
         assert!(machines[2].configuration().contains("web3") && none_has(&machines[..2], "web3"));
         lab.cut_off(3, false)?;
+        let begun = Instant::now();
         machines[0].await_revision(Some(5), 3);
+        println!("measured: cut off no more, all agree: {} ms", begun.elapsed().as_millis());
         assert!(none_has(&machines, "web3"));
         Ok(())
     });

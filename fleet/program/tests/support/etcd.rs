@@ -180,12 +180,12 @@ impl Machines {
         path.display().to_string()
     }
 
-    /// Has the switch drop all frames of a machine's `eth0`, or ends that. The servers were plugged in
-    /// first, and then both interfaces of each machine.
+    /// Has the switch drop all frames of a machine's `eth0`, or ends that. The servers have port1, and
+    /// then each machine has two.
     pub fn cut_off(&self, number: usize, is_cut: bool) -> Result<()> {
         // Disabled, and forwarding: include/uapi/linux/if_bridge.h.
         let state = if is_cut { "0" } else { "3" };
-        let port = format!("port{}", 2 * number - 1);
+        let port = format!("port{}", 2 * number);
         self.switch.host().run(["bridge", "link", "set", "dev", &port, "state", state]).map(drop)
     }
 }
@@ -221,7 +221,7 @@ impl Machine {
     pub fn await_revision(&self, number: Option<u64>, machines: usize) -> Value {
         let is_so = |seen: &Value| {
             let agree = differences(seen).iter().filter(|(_, how)| how.is_empty()).count();
-            seen["revision"].as_u64() == number && agree == machines
+            seen["is_connected"] == true && seen["revision"].as_u64() == number && agree == machines
         };
         wait_for("a revision", || self.seen(), is_so)
     }
