@@ -213,6 +213,79 @@ fn machines_keep_what_they_have_without_etcd_and_agree_once_it_is_back() {
 }
 
 #[test]
+fn flows_of_a_member_that_a_revision_drains_keep_it_on_all_machines() {
+    on_machines("fleet-drain", |rig, lab| {
+        const FLOWS: u16 = 200;
+        let servers = Servers::start(rig, &lab.switch, lab.folder.path(), 1)?;
+        let machines = start(lab, &servers, 2)?;
+        let udp = |servers: &str| file(servers, 2).replace("/tcp=", "/udp=");
+        assert!(machines[0].say(&["apply", &lab.write("two.toml", &udp(TWO))]).0);
+        // A client, which has the members' addresses, too; the network sends all to m1.
+        let client = rig.host("client")?;
+        rig.plug(&client, "eth0", &lab.switch)?;
+        for number in [100, 101, 102] {
+            client.address("eth0", &format!("10.78.0.{number}/24"))?;
+        }
+        client.route("192.0.2.1/32", "10.78.0.1")?;
+        let send = || {
+            for port in 0..FLOWS {
+                let socket = std::net::UdpSocket::bind(("10.78.0.100", 20_000 + port)).unwrap();
+                // What finds no room is sent again.
+                (0..3).for_each(|_| drop(socket.send_to(b"x", "192.0.2.1:80")));
+            }
+        };
+        let flows = || {
+            client.enter(send).unwrap();
+            machines[0].router.flows().len()
+        };
+        wait_for("flows", flows, |flows| *flows == usize::from(FLOWS));
+        machines[0].fleet.await_peer("m2");
+        machines[1].fleet.await_peer("m1");
+        let before = machines[0].router.flows();
+        let drained = lab.write("drained.toml", &udp(&TWO.replace("10.78.0.101", "10.78.0.101@0")));
+        assert!(machines[1].say(&["apply", &drained, "--confirm", "5s"]).0);
+        let exceptions = wait_for("exceptions", || machines[0].router.exceptions(), |all| !all.is_empty());
+        assert!(exceptions.values().all(|member| member == "web1"), "{exceptions:?}");
+        assert_eq!(machines[0].router.flows(), before);
+        wait_for("copies", || machines[1].router.flows(), |flows| *flows == exceptions);
+        // It is undone: none of them is an exception any more.
+        machines[1].await_revision(Some(3), 2);
+        wait_for("no exceptions", || machines[0].router.exceptions().len(), |count| *count == 0);
+        wait_for("no copies", || machines[1].router.exceptions().len(), |count| *count == 0);
+        assert_eq!(machines[0].router.flows(), before);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_machine_is_announced_when_its_router_has_the_configuration() {
+    on_machines("fleet-announce-configured", |rig, lab| {
+        let servers = Servers::start(rig, &lab.switch, lab.folder.path(), 1)?;
+        let announce = "[announce]\naddresses = [\"192.0.2.1/32\"]\npeer_wait_seconds = 60\n";
+        lab.more.replace(announce.to_string());
+        let mut machines = start(lab, &servers, 2)?;
+        let is = |wanted: &'static str| move |state: &String| state == wanted;
+        wait_for("no balancer yet", || machines[0].fleet.announcement(), is("withdrawn"));
+        assert!(machines[0].say(&["apply", &lab.write("two.toml", &file(TWO, 2))]).0);
+        for machine in &machines {
+            wait_for("the announcement", || machine.fleet.announcement(), is("announced"));
+        }
+        // One that joins, and can't take it.
+        let folder = lab.router_file(2).parent().unwrap().to_path_buf();
+        let moved = folder.with_file_name("moved");
+        machines[1].fleet.stop();
+        std::fs::rename(&folder, &moved).unwrap();
+        machines[1].fleet = lab.fleet(("web", "m2"), 2, 2, &servers.endpoints(), &machines[1].router);
+        let explanation = || machines[1].fleet.status()["announcement"]["explanation"].clone();
+        let wanted = "waiting for the router to take the fleet's configuration";
+        wait_for("the lack", explanation, |said| *said == wanted);
+        std::fs::rename(&moved, &folder).unwrap();
+        wait_for("the announcement", || machines[1].fleet.announcement(), is("announced"));
+        Ok(())
+    });
+}
+
+#[test]
 fn a_second_machine_of_a_name_another_fleet_and_strange_keys_change_nothing() {
     on_machines("fleet-strange", |rig, lab| {
         let servers = Servers::start(rig, &lab.switch, lab.folder.path(), 1)?;
@@ -250,6 +323,16 @@ fn a_second_machine_of_a_name_another_fleet_and_strange_keys_change_nothing() {
         assert_eq!(machines.iter().map(Machine::configuration).collect::<Vec<_>>(), before);
         let (_, said) = machines[0].say(&["diff", &three]);
         assert!(said.contains("the key config in etcd is refused: it is of another version"), "{said}");
+        // A machine of another version lives: it can't check anything.
+        servers.put("machine/m8", "{\"format\":7}");
+        servers.delete("candidate");
+        let (is_done, said) = machines[0].say(&["apply", &three]);
+        assert!(!is_done && said.contains("m8 is of another version of artery-fleet"), "{said}");
+        servers.delete("machine/m8");
+        // A revision that can't be read is replaced, by a number that no machine has.
+        let (is_done, said) = machines[0].say(&["apply", &three]);
+        assert!(is_done && said.contains("revision 2, taken by m1, m2"), "{said}");
+        assert!(all_have(&machines, "web3"));
         Ok(())
     });
 }

@@ -10,8 +10,9 @@ use tokio::time::sleep;
 use super::document::{Document, changes};
 use super::revision::{Candidate, Content, Pending, Revision, random, to_json};
 use super::store::Store;
-use super::view::{CANDIDATE, CONFIG, Keys};
+use super::view::{CANDIDATE, CONFIG, Keys, MACHINE};
 use crate::config::{Config, Etcd};
+use crate::envelope::Refusal;
 
 /// How long all machines together may take to check a configuration, and to take it.
 const CHECK_LIMIT: Duration = Duration::from_secs(30);
@@ -72,7 +73,7 @@ pub(crate) fn confirm(config: &Config) -> Result<()> {
         let late = machines_without(&keys, revision);
         ensure!(
             late.is_empty(),
-            "revision {} can't be confirmed: {} has not taken it",
+            "revision {} can't be confirmed: {} has not taken it, or is gone",
             revision.number,
             late.join(", ")
         );
@@ -89,11 +90,20 @@ fn read(file: &Path) -> Result<(String, Document)> {
     Ok((text, document))
 }
 
+/// Reads all keys, and says which are refused.
 async fn read_keys(store: &mut Store) -> Result<Keys> {
-    let snapshot = store.all().await?;
-    Ok(Keys::of(&snapshot, |key, refusal| {
+    let (keys, refused) = read_again(store).await?;
+    for (key, refusal) in refused {
         eprintln!("artery-fleet: the key {key} in etcd is refused: {}", refusal.explanation());
-    }))
+    }
+    Ok(keys)
+}
+
+/// All keys, and those that are refused.
+async fn read_again(store: &mut Store) -> Result<(Keys, Vec<(String, Refusal)>)> {
+    let (snapshot, mut refused) = (store.all().await?, Vec::new());
+    let keys = Keys::of(&snapshot, |key, refusal| refused.push((key.to_string(), refusal)));
+    Ok((keys, refused))
 }
 
 /// The configuration that the fleet has.
@@ -182,7 +192,11 @@ impl Change<'_> {
     async fn await_checks(&mut self, candidate: &Candidate) -> Result<Vec<String>> {
         let deadline = Instant::now() + CHECK_LIMIT;
         loop {
-            let keys = read_keys(self.store).await?;
+            let (keys, refused) = read_again(self.store).await?;
+            let strange = refused.iter().filter(|(_, refusal)| *refusal == Refusal::OtherVersion);
+            if let Some(machine) = strange.filter_map(|(key, _)| key.strip_prefix(MACHINE)).next() {
+                bail!("{machine} is of another version of artery-fleet, and can't check it");
+            }
             let check_of =
                 |name: &String| keys.checks.get(name).filter(|check| check.candidate == candidate.id);
             let machines: Vec<String> = keys.machines.keys().cloned().collect();
@@ -211,7 +225,7 @@ impl Change<'_> {
     async fn take(&mut self, revision: &Revision) -> Result<()> {
         let deadline = Instant::now() + self.confirm.unwrap_or(TAKE_LIMIT).min(TAKE_LIMIT);
         loop {
-            let keys = read_keys(self.store).await?;
+            let (keys, _) = read_again(self.store).await?;
             let present = keys.revision.as_ref().context("the configuration is gone from etcd")?;
             if present.number != revision.number {
                 bail!("{}", present.undone.as_deref().unwrap_or("it was replaced by a later revision"));

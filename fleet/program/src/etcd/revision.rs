@@ -86,6 +86,9 @@ pub(crate) struct MemberState {
     pub(crate) is_changed: bool,
     /// Of the balancer's table.
     pub(crate) digest: Option<String>,
+    /// Members of the balancer that its own checks find down.
+    #[serde(default)]
+    pub(crate) down: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]

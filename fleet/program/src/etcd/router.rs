@@ -172,6 +172,9 @@ impl RouterConfiguration {
         let status = self.read(&format!("{}.status_json", self.config.balancer))?;
         let status: Value = status.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         self.state.digest = status["digest"].as_str().map(str::to_string);
+        let members = status["members"].as_array().map_or(&[][..], Vec::as_slice);
+        let down = members.iter().filter(|member| member["up"] == false);
+        self.state.down = down.filter_map(|member| member["name"].as_str().map(str::to_string)).collect();
         Ok(())
     }
 

@@ -232,6 +232,7 @@ impl State {
                 is_living: living.is_some(),
                 revision: member.and_then(|member| member.revision),
                 digest: member.and_then(|member| member.digest.clone()),
+                down: member.map_or(Vec::new(), |member| member.down.clone()),
                 differs,
                 explanation,
             }
@@ -256,7 +257,12 @@ impl State {
             return "its router was changed by hand".to_string();
         }
         match (&state.digest, digest) {
-            (Some(own), Some(usual)) if own != usual => format!("its table is not {usual}"),
+            (Some(own), Some(usual)) if own != usual && state.down.is_empty() => {
+                format!("its table is not {usual}")
+            }
+            (Some(own), Some(usual)) if own != usual => {
+                format!("its table is not {usual}; down there: {}", state.down.join(", "))
+            }
             _ => String::new(),
         }
     }
@@ -296,6 +302,8 @@ pub(crate) struct MachineReport {
     pub(crate) is_living: bool,
     pub(crate) revision: Option<u64>,
     pub(crate) digest: Option<String>,
+    /// Members that its router's own checks find down.
+    pub(crate) down: Vec<String>,
     pub(crate) differs: bool,
     /// How it differs.
     pub(crate) explanation: String,
@@ -370,6 +378,8 @@ mod tests {
         view.set(&keys(&[("m1", member(4, "a")), ("m3", member(4, "a")), ("m5", member(4, "a"))]), None);
         let mut failed = member(3, "a");
         failed.state.failure = Some((4, "no such interface\neth9".to_string()));
+        let mut without = member(4, "c");
+        without.state.down = vec!["web1".to_string(), "web2".to_string()];
         let mut changed = member(4, "a");
         changed.state.is_changed = true;
         view.set(
@@ -379,6 +389,7 @@ mod tests {
                 ("m4", member(4, "b")),
                 ("m5", failed),
                 ("m6", changed),
+                ("m8", without),
                 ("m7", Member { run: 1, state: MemberState::default() }),
             ]),
             None,
@@ -394,6 +405,7 @@ mod tests {
             ("m5", "can't take revision 4: no such interface; eth9"),
             ("m6", "its router was changed by hand"),
             ("m7", "its router is not reached"),
+            ("m8", "its table is not a; down there: web1, web2"),
             ("m9", "absent"),
         ];
         assert_eq!(said, expected);

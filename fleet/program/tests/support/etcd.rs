@@ -1,5 +1,6 @@
 //! Servers of etcd, and machines whose routers have their configuration from there.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use artery_rig::{Host, Process, Result, Rig, Switch};
@@ -69,15 +70,23 @@ impl Servers {
 
     /// Puts a key of a fleet's, as something else than this program may.
     pub fn put(&self, key: &str, value: &str) {
-        let (key, value, endpoints) = (format!("/artery/web/1/{key}"), value.to_string(), self.endpoints());
-        let put = move || {
+        let (key, value) = (format!("/artery/web/1/{key}"), value.to_string());
+        self.ask(async move |mut client| drop(client.put(key, value, None).await.unwrap()));
+    }
+
+    pub fn delete(&self, key: &str) {
+        let key = format!("/artery/web/1/{key}");
+        self.ask(async move |mut client| drop(client.delete(key, None).await.unwrap()));
+    }
+
+    fn ask(&self, ask: impl AsyncFnOnce(etcd_client::Client) + Send) {
+        let endpoints = self.endpoints();
+        let conversation = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let mut client = etcd_client::Client::connect(endpoints, None).await.unwrap();
-                client.put(key, value, None).await.unwrap();
-            });
+            let connecting = etcd_client::Client::connect(endpoints, None);
+            runtime.block_on(async { ask(connecting.await.unwrap()).await });
         };
-        self.host.enter(put).unwrap();
+        self.host.enter(conversation).unwrap();
     }
 }
 
@@ -93,13 +102,21 @@ pub struct Machines {
     pub rig: Rig,
     pub switch: Switch,
     program: PathBuf,
+    /// More lines of the configuration of each `artery-fleet` that is started.
+    pub more: RefCell<String>,
     pub folder: tempfile::TempDir,
 }
 
 impl Machines {
     pub fn new(rig: &Rig, program: &Path) -> Result<Machines> {
         let (switch, folder) = (rig.switch("middle")?, tempfile::tempdir().unwrap());
-        Ok(Machines { rig: rig.clone(), switch, program: program.to_path_buf(), folder })
+        Ok(Machines {
+            rig: rig.clone(),
+            switch,
+            program: program.to_path_buf(),
+            more: RefCell::default(),
+            folder,
+        })
     }
 
     /// The file of the router of a machine before there is a revision, and then that of the revision.
@@ -166,8 +183,9 @@ impl Machines {
             peers: others.map(|other| format!("10.77.2.{other}:{port}")).collect(),
             socket: &router.socket,
             more: format!(
-                "insecure = true\n[etcd]\nendpoints = {endpoints:?}\nrouter_file = {:?}\n",
-                self.router_file(number)
+                "insecure = true\n[etcd]\nendpoints = {endpoints:?}\nrouter_file = {:?}\n{}",
+                self.router_file(number),
+                self.more.borrow()
             ),
             prefix: self.prefix(number),
         };
