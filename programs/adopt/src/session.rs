@@ -6,6 +6,7 @@ mod established;
 mod explain;
 mod news;
 mod returned;
+mod routes;
 mod tunnels;
 mod vrfs;
 

@@ -43,7 +43,7 @@ const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buf
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
 /// Tests with VRFs, bonds, bridges and tunnels, with something beside an adopted port, and of PSAMPLE.
-const BESIDE: [&str; 15] = [
+const BESIDE: [&str; 16] = [
     "adopt-vrf",
     "adopt-vrf-xdp",
     "adopt-bond",
@@ -56,6 +56,7 @@ const BESIDE: [&str; 15] = [
     "adopt-bridge",
     "adopt-flowtable",
     "adopt-tunnels",
+    "adopt-tunnel-routes",
     "beside-wireguard",
     "psample-router",
     "psample-adopt",

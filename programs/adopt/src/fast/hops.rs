@@ -1,5 +1,5 @@
 //! Next hops: the neighbors that groups lead to, and how to send to each.
-use super::layout::{Hop, MOST_HOPS, TunnelHeader, Withheld, header_length};
+use super::layout::{Hop, MOST_HOPS, MOST_TUNNELS, TunnelHeader, Withheld, header_length};
 use super::memory::Memory;
 use super::numbers::IndexPool;
 use crate::kernel::Family;
@@ -63,11 +63,11 @@ pub struct TunnelExit {
     pub port: u32,
 }
 
-impl TunnelExit {
-    /// The number of the record that programs read the header in.
-    fn number(&self) -> u32 {
-        self.port + 1
-    }
+/// Where programs read the header of a tunnel.
+#[derive(Debug)]
+struct TunnelRecord {
+    number: u32,
+    header: TunnelHeader,
 }
 
 #[derive(Debug)]
@@ -84,6 +84,9 @@ pub(super) struct HopTable {
     exits: HashMap<u32, EgressInterface>,
     /// How packets leave by each adopted tunnel, by its interface.
     tunnels: HashMap<u32, TunnelExit>,
+    /// Their records: see [`replace_record`](HopTable::replace_record).
+    records: HashMap<u32, TunnelRecord>,
+    record_numbers: IndexPool,
     /// By the bridge and the address: the member that an address is behind.
     fdb: HashMap<(u32, EtherAddr), u32>,
     /// Members of bridges that are in state forwarding.
@@ -104,6 +107,8 @@ impl HopTable {
             macs: HashMap::new(),
             exits: HashMap::new(),
             tunnels: HashMap::new(),
+            records: HashMap::new(),
+            record_numbers: IndexPool::new(1, MOST_TUNNELS as u32),
             fdb: HashMap::new(),
             members: HashMap::new(),
             withheld: HashMap::new(),
@@ -163,6 +168,36 @@ impl HopTable {
             None => self.tunnels.remove(&link),
         };
         if before != exit {
+            self.replace_record(memory, link);
+            self.change_tunnel(memory, link);
+        }
+    }
+
+    /// Writes the header of a tunnel into another record than the one before, if it is another header.
+    ///
+    /// So no program reads a half of each: a record is written once, while no hop leads to it, and its number
+    /// is used again only after all runs have ended that may have found it in a hop
+    /// ([`commit_changes`](HopTable::commit_changes)). Hops are written with the new number after that, too.
+    fn replace_record(&mut self, memory: &Memory, link: u32) {
+        let header = self.tunnels.get(&link).map(|tunnel| tunnel.header);
+        if self.records.get(&link).map(|record| record.header) == header {
+            return;
+        }
+        if let Some(old) = self.records.remove(&link) {
+            self.record_numbers.free_range(old.number, 1);
+        }
+        // Where all numbers are waiting, the tunnel has none until these runs have ended.
+        if let Some((header, number)) = header.zip(self.record_numbers.allocate(1)) {
+            memory.write_tunnel(number, &header);
+            self.records.insert(link, TunnelRecord { number, header });
+        }
+    }
+
+    /// Gives records to tunnels that found none.
+    fn complete_records(&mut self, memory: &Memory) {
+        let lacking = self.tunnels.keys().filter(|link| !self.records.contains_key(*link));
+        for link in lacking.copied().collect::<Vec<_>>() {
+            self.replace_record(memory, link);
             self.change_tunnel(memory, link);
         }
     }
@@ -172,8 +207,7 @@ impl HopTable {
         Some(self.tunnels.get(&tunnel)?.neighbor.0)
     }
 
-    /// Writes the hops again that lead into a tunnel, both before either is used again, as they share the
-    /// record of its header.
+    /// Writes the hops again that lead into a tunnel.
     fn change_tunnel(&mut self, memory: &Memory, link: u32) {
         for family in [Family::V4, Family::V6] {
             self.unset_changed(memory, HopKey::by_tunnel(family, link));
@@ -294,11 +328,7 @@ impl HopTable {
             None => self.find_hop(key),
         };
         match found {
-            Ok(hop) => {
-                let over = self.tunnels.get(&key.neighbor.0);
-                over.into_iter().for_each(|tunnel| memory.write_tunnel(hop.tunnel, &tunnel.header));
-                memory.write_hop(entry.at, &hop);
-            }
+            Ok(hop) => memory.write_hop(entry.at, &hop),
             Err(Some(why)) => memory.withhold_hop(entry.at, why),
             Err(None) => {}
         }
@@ -310,13 +340,14 @@ impl HopTable {
             return Err(Some(*why));
         }
         let outer = self.find_hop(HopKey::new(Family::V4, tunnel.neighbor))?;
+        let record = self.records.get(&key.neighbor.0).ok_or(None::<Withheld>)?;
         let overhead = header_length(tunnel.header.protocol) as u32;
         Ok(Hop {
             mtu: tunnel.mtu.min(outer.mtu.saturating_sub(overhead)),
             port: tunnel.port,
             // To the kernel it is another interface than the one that they came by.
             returns: true,
-            tunnel: tunnel.number(),
+            tunnel: record.number,
             ..outer
         })
     }
@@ -346,12 +377,14 @@ impl HopTable {
 
     /// Whether something waits for runs to end.
     pub(super) fn is_waiting(&self) -> bool {
-        self.numbers.is_waiting() || !self.changed.is_empty()
+        self.numbers.is_waiting() || self.record_numbers.is_waiting() || !self.changed.is_empty()
     }
 
     /// All runs have ended that had begun before the last change.
     pub(super) fn commit_changes(&mut self, memory: &Memory) {
         self.numbers.reclaim_waiting();
+        self.record_numbers.reclaim_waiting();
+        self.complete_records(memory);
         for key in std::mem::take(&mut self.changed) {
             self.write_hop(memory, key);
         }
@@ -361,7 +394,7 @@ impl HopTable {
 #[cfg(test)]
 mod tests {
     use super::super::layout::{
-        HOP_MTU, HOP_PORTS, HOP_READY, HOP_TUNNEL, HOP_USED, HOP_WORDS, READY, RETURNS,
+        HOP_MTU, HOP_PORTS, HOP_READY, HOP_TUNNEL, HOP_USED, HOP_WORDS, READY, RETURNS, TUNNEL_WORDS,
     };
     use super::*;
     use crate::kernel::TunnelProtocol;
@@ -423,9 +456,9 @@ mod tests {
         hops.set_exit(&memory, 7, Some(exit));
         hops.set_neighbor(&memory, neighbor, Some(mac));
         hops.set_tunnel(&memory, 9, Some(tunnel));
-        let ports = (4 | RETURNS) << 16 | 5 << HOP_TUNNEL | 1;
+        let ports = (4 | RETURNS) << 16 | 1 << HOP_TUNNEL | 1;
         assert_eq!(words(&mut hops), [READY, 1476, ports]);
-        assert_eq!(memory.tunnels[5 * 4 + 1].load(Relaxed).to_ne_bytes(), [198, 51, 100, 1]);
+        assert_eq!(memory.tunnels[4 + 1].load(Relaxed).to_ne_bytes(), [198, 51, 100, 1]);
         // The neighbor is used by outer packets.
         memory.hops[at as usize * HOP_WORDS + HOP_USED].store(1, Relaxed);
         assert_eq!(hops.drain_used(&memory), [neighbor]);
@@ -442,5 +475,56 @@ mod tests {
         assert_eq!(words(&mut hops)[..2], [READY, 976]);
         hops.set_tunnel(&memory, 9, None);
         assert_eq!(words(&mut hops)[0], Withheld::NotAdopted.to_state());
+    }
+
+    #[test]
+    fn a_header_that_changes_is_written_where_no_run_reads() {
+        let Ok(memory) = Memory::new() else {
+            return eprintln!("skipped: BPF maps need CAP_BPF");
+        };
+        let (mac, neighbor) = (EtherAddr([2, 0, 0, 0, 0, 1]), (7, "192.0.2.2".parse().unwrap()));
+        let exit = |last: u8, ttl| {
+            let protocol = TunnelProtocol::Gre;
+            let (source, destination) = ([192, 0, 2, 1].into(), [198, 51, 100, last].into());
+            let header = TunnelHeader { source, destination, protocol, ttl, tos: 0 };
+            TunnelExit { neighbor, header, mtu: 1480, port: 4 }
+        };
+        let mut hops = HopTable::new();
+        hops.set_exit(
+            &memory,
+            7,
+            Some(EgressInterface { mac, mtu: 1500, vlan: None, device: Some(1), port: 1 }),
+        );
+        hops.set_neighbor(&memory, neighbor, Some(mac));
+        let record = |at: u32| {
+            let hop = &memory.hops[at as usize * HOP_WORDS..];
+            let number = hop[HOP_PORTS].load(Relaxed) as usize >> HOP_TUNNEL & (MOST_TUNNELS - 1);
+            let words: [u32; TUNNEL_WORDS] =
+                std::array::from_fn(|n| memory.tunnels[number * TUNNEL_WORDS + n].load(Relaxed));
+            (hop[HOP_READY].load(Relaxed) == READY, words)
+        };
+        hops.set_tunnel(&memory, 9, Some(exit(1, 0)));
+        let ipv4 = hops.acquire_hop(&memory, HopKey::by_tunnel(Family::V4, 9));
+        let (_, before) = record(ipv4);
+        assert_eq!(record(ipv4), (true, exit(1, 0).header.encode_words()));
+        // A run of a program may have found the hop ready and read on meanwhile, whatever comes.
+        hops.set_tunnel(&memory, 9, Some(exit(2, 5)));
+        let ipv6 = hops.acquire_hop(&memory, HopKey::by_tunnel(Family::V6, 9));
+        assert_eq!(record(ipv4), (false, before));
+        assert_eq!(record(ipv6), (true, exit(2, 5).header.encode_words()));
+        hops.set_tunnel(&memory, 9, None);
+        hops.set_tunnel(&memory, 10, Some(exit(3, 0)));
+        let other = hops.acquire_hop(&memory, HopKey::by_tunnel(Family::V4, 10));
+        assert_eq!((record(ipv4).1, record(ipv6).1), (before, exit(2, 5).header.encode_words()));
+        assert_eq!(record(other), (true, exit(3, 0).header.encode_words()));
+        // No number is left until runs have ended.
+        (0..2 * MOST_TUNNELS).for_each(|n| hops.set_tunnel(&memory, 10, Some(exit(3, n as u8))));
+        hops.set_tunnel(&memory, 9, Some(exit(2, 5)));
+        assert_eq!([ipv4, ipv6, other].map(|at| record(at).0), [false; 3]);
+        assert_eq!(record(ipv4).1, before);
+        hops.commit_changes(&memory);
+        let new = exit(2, 5).header.encode_words();
+        assert_eq!((record(ipv4), record(ipv6)), ((true, new), (true, new)));
+        assert!(record(other).0);
     }
 }

@@ -42,16 +42,17 @@ pub(super) const HOP_READY: usize = 7;
 /// Bits of [`HOP_PORTS`] below the number of the tunnel.
 pub(super) const HOP_TUNNEL: u32 = 8;
 
-/// Most tunnels, and one more: 0 is the number of none.
-pub(super) const MOST_TUNNELS: usize = MOST_PORTS;
-/// 32-bit words of a tunnel: outer source and destination, as they are on the wire; bytes of protocol, TTL
-/// and type of service; and one that is not used.
+/// Most records of tunnels' headers, and one more: 0 is the number of none. A tunnel that changes gets
+/// another record, so that there are more of them than tunnels.
+pub(super) const MOST_TUNNELS: usize = 256;
+/// 32-bit words of such a record: outer source and destination, as they are on the wire; bytes of protocol,
+/// TTL and type of service; and one that is not used.
 pub(super) const TUNNEL_WORDS: usize = 4;
 pub(super) const TUNNEL_DESTINATION: usize = 1;
 pub(super) const TUNNEL_OPTIONS: usize = 2;
 /// The outer type of service is that of the packet where this bit of the tunnel's is set.
 pub(crate) const INHERITED_TOS: u8 = 1;
-const _: () = assert!(MOST_PORTS <= 1 << HOP_TUNNEL);
+const _: () = assert!(MOST_PORTS <= 1 << HOP_TUNNEL && MOST_TUNNELS <= 1 << (16 - HOP_TUNNEL));
 
 /// 64-bit words of a processor's counts.
 pub(super) const COUNT_WORDS: usize = MOST_PORTS * WORDS_OF_PORT;
@@ -200,7 +201,7 @@ pub struct Hop {
     pub port: u32,
     /// Whether packets that came by that port leave by it, too.
     pub returns: bool,
-    /// The number of the tunnel whose header is put in front of packets; 0 for none.
+    /// The number of the record of the tunnel's header that is put in front of packets; 0 for none.
     pub tunnel: u32,
 }
 

@@ -221,8 +221,8 @@ impl Memory {
         words[HOP_READY].store(READY, Release);
     }
 
-    /// Says what header a tunnel has, to which no hop leads yet, or none since all runs that saw another have
-    /// ended.
+    /// Fills the record of a tunnel's header. Programs read its words one by one, so none may read it yet: no
+    /// hop has led to it since all runs ended that may have seen one that did.
     pub(super) fn write_tunnel(&self, number: u32, header: &TunnelHeader) {
         let words = &self.tunnels[number as usize * TUNNEL_WORDS..];
         words.iter().zip(header.encode_words()).for_each(|(word, new)| word.store(new, Relaxed));

@@ -4,23 +4,15 @@
 //! What the kernel does is asked of the kernel where it answers (routes), and evaluated where it does not
 //! (rules).
 use super::Session;
+use super::routes::{RouteAnswer, RouteQuestion};
 use crate::blockers::{Blocker, BlockerKind};
 use crate::connections::{ConnectionKeeper, ExplainedConnection};
 use crate::fast::{ENOUGH, FlowKey, ForwardDecision, Reason};
 use crate::kernel::Family;
 use crate::policy::{ConnectionView, Interface, Policy, PolicyObstacle};
-use artery_netlink::build::attribute;
-use artery_netlink::request::{self as netlink, Attributes};
 use artery_wire::{IpProtocol, Ipv4, Ipv6, describe};
-use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
 use std::net::IpAddr;
-
-const GET_ROUTE: u16 = 26;
-/// Bytes of `struct rtmsg`, and where the type of the route is in it.
-const ROUTE_HEADER: usize = 12;
-const ROUTE_TYPE: usize = 7;
-const UNICAST: u8 = 1;
 
 /// A step of a packet's way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -299,32 +291,19 @@ impl Asked {
 
 /// Asks the kernel where it sends a packet that comes by an interface.
 fn find_kernel_route(source: IpAddr, destination: IpAddr, input: u32) -> io::Result<KernelRoute> {
-    let (family, bits) = if destination.is_ipv4() { (2, 32) } else { (10, 128) };
-    let octets = |address: IpAddr| match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    };
-    let mut body = vec![family, bits, bits, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    body.extend(attribute(1, &octets(destination)));
-    body.extend(attribute(2, &octets(source)));
-    body.extend(attribute(3, &input.to_ne_bytes()));
-    let answer = netlink::query_one(NETLINK_ROUTE, GET_ROUTE, &body)?.ok_or_else(netlink::nonsense)?;
-    let attributes = Attributes::after_header(ROUTE_HEADER, &answer.body)?;
-    let kind = *answer.body.get(ROUTE_TYPE).ok_or_else(netlink::nonsense)?;
-    let gateway = attributes.value(5).and_then(|value| match value.len() {
-        4 => Some(IpAddr::from(*value.first_chunk::<4>()?)),
-        _ => Some(IpAddr::from(*value.first_chunk::<16>()?)),
-    });
-    let is_forwarded = kind == UNICAST;
+    let question =
+        RouteQuestion { source: Some(source), input: Some(input), ..RouteQuestion::to(destination) };
+    let RouteAnswer { kind, output, gateway, .. } = question.ask()?;
+    let is_forwarded = kind == RouteAnswer::UNICAST;
     let to =
         gateway.map_or_else(|| destination.to_string(), |gateway| format!("{destination} via {gateway}"));
     let text = match kind {
-        UNICAST => format!("to {to}"),
-        2 => format!("{destination} is this machine"),
+        RouteAnswer::UNICAST => format!("to {to}"),
+        RouteAnswer::LOCAL => format!("{destination} is this machine"),
         3 | 5 => format!("{destination} is a broadcast or multicast address"),
         _ => format!("to {destination} is rejected"),
     };
-    Ok(KernelRoute { output: attributes.number(4).filter(|_| is_forwarded), text, is_forwarded })
+    Ok(KernelRoute { output: output.filter(|_| is_forwarded), text, is_forwarded })
 }
 
 #[cfg(test)]

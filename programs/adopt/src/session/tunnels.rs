@@ -2,34 +2,14 @@
 //!
 //! The kernel alone knows what becomes of a packet of its own: rules for it, and the path MTU that routers
 //! have told it. It is asked after each change, and each second, since it notifies of no path MTU.
+use super::routes::{RouteAnswer, RouteQuestion};
 use super::{Error, Session};
 use crate::blockers::{Blocker, Port};
 use crate::fast::{self, TunnelRoute, Withheld};
 use crate::kernel::{Family, IpTunnel, Link, Rule, Selectors};
 use crate::mirror::RouteCondition;
-use artery_netlink::build::attribute;
-use artery_netlink::request::{self as netlink, Attributes};
-use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const GET_ROUTE: u16 = 26;
-/// Bytes of `struct rtmsg`, and where the type of the route is in it.
-const ROUTE_HEADER: usize = 12;
-const ROUTE_TYPE: usize = 7;
-const UNICAST: u8 = 1;
-const AF_INET: u8 = 2;
-const DESTINATION: u16 = 1;
-const SOURCE: u16 = 2;
-const OUTPUT: u16 = 4;
-const GATEWAY: u16 = 5;
-const PREFERRED_SOURCE: u16 = 7;
-const METRICS: u16 = 8;
-const VIA: u16 = 18;
-const ENCAPSULATION: u16 = 22;
-/// Of the metrics: which are locked, by bits, and the MTU.
-const LOCKED: u16 = 1;
-const MTU: u16 = 2;
 /// The bits of a type of service that routes may be chosen by: all but ECN. Older kernels take fewer.
 const ROUTED_TOS: u8 = 0xfc;
 
@@ -104,53 +84,40 @@ fn can_be_asked(rule: &Selectors, tos: u8) -> bool {
 /// Asks the kernel for the route of outer packets of a tunnel; none where it has none, or where a packet
 /// needs more than a next hop.
 fn find_route(tunnel: &IpTunnel) -> io::Result<Option<TunnelRoute>> {
-    let tos = if tunnel.tos & fast::INHERITED_TOS == 0 { tunnel.tos & ROUTED_TOS } else { 0 };
-    let source_bits = if tunnel.local.is_unspecified() { 0 } else { 32 };
-    let mut body = vec![AF_INET, 32, source_bits, tos, 0, 0, 0, 0, 0, 0, 0, 0];
-    body.extend(attribute(DESTINATION, &tunnel.remote.octets()));
-    if source_bits > 0 {
-        body.extend(attribute(SOURCE, &tunnel.local.octets()));
-    }
-    if let Some(lower) = tunnel.lower {
-        body.extend(attribute(OUTPUT, &lower.to_ne_bytes()));
-    }
-    match netlink::query_one(NETLINK_ROUTE, GET_ROUTE, &body) {
-        Ok(Some(answer)) => read_route(tunnel, &answer.body),
-        Ok(None) => Ok(None),
+    let question = RouteQuestion {
+        source: (!tunnel.local.is_unspecified()).then_some(tunnel.local.into()),
+        tos: if tunnel.tos & fast::INHERITED_TOS == 0 { tunnel.tos & ROUTED_TOS } else { 0 },
+        output: tunnel.lower,
+        ..RouteQuestion::to(tunnel.remote.into())
+    };
+    match question.ask() {
+        Ok(answer) => Ok(read_route(tunnel, &answer)),
         // No route, or the machine does not have the source address: the kernel sends nothing either.
         Err(error) if fast::is_shortage(&error) => Err(error),
         Err(_) => Ok(None),
     }
 }
 
-fn read_route(tunnel: &IpTunnel, body: &[u8]) -> io::Result<Option<TunnelRoute>> {
-    let attributes = Attributes::after_header(ROUTE_HEADER, body)?;
-    let kind = *body.get(ROUTE_TYPE).ok_or_else(netlink::nonsense)?;
-    let metrics = attributes.nested(METRICS)?;
-    let metric = |number| metrics.as_ref().and_then(|metrics| metrics.number(number));
+fn read_route(tunnel: &IpTunnel, answer: &RouteAnswer) -> Option<TunnelRoute> {
     // Outer packets of a route with a locked MTU may be cut into fragments.
-    let is_mtu_locked = metric(LOCKED).is_some_and(|locked| locked & 1 << MTU != 0);
-    if kind != UNICAST || is_mtu_locked || attributes.value(ENCAPSULATION).is_some() {
-        return Ok(None);
+    if answer.kind != RouteAnswer::UNICAST || answer.is_mtu_locked || answer.encapsulates {
+        return None;
     }
-    let source = attributes.value(PREFERRED_SOURCE).and_then(|value| value.first_chunk::<4>());
-    let source = source.map_or(tunnel.local, |octets| Ipv4Addr::from(*octets));
-    let gateway = attributes.value(GATEWAY).and_then(|value| value.first_chunk::<4>());
-    let gateway = gateway.map(|octets| IpAddr::from(Ipv4Addr::from(*octets)));
-    let via = attributes.value(VIA).and_then(|value| value.get(2..)?.first_chunk::<16>());
-    let via = via.map(|octets| IpAddr::from(Ipv6Addr::from(*octets)));
-    let Some(link) = attributes.number(OUTPUT).filter(|_| !source.is_unspecified()) else { return Ok(None) };
-    Ok(Some(TunnelRoute {
-        neighbor: (link, gateway.or(via).unwrap_or(tunnel.remote.into())),
+    let source = answer.source.unwrap_or(tunnel.local);
+    let link = answer.output.filter(|_| !source.is_unspecified())?;
+    Some(TunnelRoute {
+        neighbor: (link, answer.gateway.unwrap_or(tunnel.remote.into())),
         source,
-        mtu: metric(MTU).unwrap_or(u32::MAX),
-    }))
+        mtu: answer.mtu.unwrap_or(u32::MAX),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::routes::tests::{answer, mtu};
     use super::*;
     use crate::kernel::TunnelProtocol;
+    use std::net::Ipv4Addr;
 
     const TUNNEL: IpTunnel = IpTunnel {
         protocol: TunnelProtocol::Gre,
@@ -162,25 +129,17 @@ mod tests {
         option: None,
     };
 
-    fn answer(kind: u8, more: &[Vec<u8>]) -> Vec<u8> {
-        let header = vec![AF_INET, 32, 0, 0, 254, 0, 0, kind, 0, 0, 0, 0];
-        [&[header, attribute(OUTPUT, &7_u32.to_ne_bytes())], more].concat().concat()
-    }
-
     #[test]
     fn an_answer_says_how_outer_packets_leave() {
-        let route = |kind, more: &[Vec<u8>]| read_route(&TUNNEL, &answer(kind, more)).unwrap();
+        let route = |kind, more: &[Vec<u8>]| {
+            read_route(&TUNNEL, &RouteAnswer::parse(&answer(kind, more)).expect("it is an answer"))
+        };
         let direct = TunnelRoute { neighbor: (7, TUNNEL.remote.into()), source: TUNNEL.local, mtu: u32::MAX };
-        assert_eq!(route(UNICAST, &[]), Some(direct));
-        assert_eq!(route(2, &[]), None, "it is for the machine");
-        let gateway = attribute(GATEWAY, &[192, 0, 2, 9]);
-        let number = |kind, number: u32| attribute(kind, &number.to_ne_bytes());
-        let metrics = attribute(METRICS, &number(MTU, 1400));
-        let expected = TunnelRoute { neighbor: (7, [192, 0, 2, 9].into()), mtu: 1400, ..direct };
-        assert_eq!(route(UNICAST, &[gateway, metrics]), Some(expected));
-        let locked = attribute(METRICS, &[number(MTU, 500), number(LOCKED, 1 << MTU)].concat());
-        assert_eq!(route(UNICAST, &[locked]), None);
-        assert_eq!(route(UNICAST, &[attribute(ENCAPSULATION, &[])]), None);
+        assert_eq!(route(RouteAnswer::UNICAST, &[]), Some(direct));
+        assert_eq!(route(RouteAnswer::LOCAL, &[]), None, "it is for the machine");
+        let expected = TunnelRoute { mtu: 1400, ..direct };
+        assert_eq!(route(RouteAnswer::UNICAST, &[mtu(1400, false)]), Some(expected));
+        assert_eq!(route(RouteAnswer::UNICAST, &[mtu(500, true)]), None);
     }
 
     #[test]
@@ -194,11 +153,5 @@ mod tests {
         assert_eq!([0, 0x48, fast::INHERITED_TOS].map(|of| can_be_asked(&tos, of)), [true, false, false]);
         let machine = Selectors { input: Some("lo".to_string()), ..plain };
         assert_eq!([0, fast::INHERITED_TOS].map(|of| can_be_asked(&machine, of)), [true, false]);
-    }
-
-    #[test]
-    fn any_bytes_are_an_answer_or_an_error() {
-        let whole = answer(UNICAST, &[attribute(GATEWAY, &[192, 0, 2, 9])]);
-        (0..whole.len()).for_each(|length| drop(read_route(&TUNNEL, &whole[..length])));
     }
 }

@@ -192,3 +192,63 @@ N
     ip -6 route replace 2001:db8:9::/64 dev gre1
     moves_past 45 "after it came back"
 }
+
+transmitted_by() { cat /sys/class/net/$1/statistics/tx_packets; }
+
+# moves_by PORT TEXT: pings go by gre1 past the kernel, and their outer packets leave by the port.
+moves_by() {
+    by_port=$(transmitted_by $1)
+    moves_past 45 "$2"
+    by_port=$(($(transmitted_by $1) - by_port))
+    [ $by_port -ge 45 ] || fail "$2: $by_port packets left by $1"
+}
+
+# The route of outer packets moves to another port, to another next hop, to nowhere, and to a bridge.
+row_adopt_tunnel_routes() {
+    modprobe -a bridge veth || skip "this kernel has no bridge or no veth"
+    tunnels
+    ip link add m1 type veth peer name m1 netns b
+    ip link set m1 up
+    ip -n b link set m1 up
+    ip address add 10.0.4.1/24 dev m1
+    ip -n b address add 10.0.4.2/24 dev m1
+    ip -n b address add 10.0.2.3/24 dev eth0
+    start_adopt --path tc eth1 eth2 m1 gre1
+    until_answers a 10.0.2.2 adopt
+    until_answers a 10.9.0.2 adopt
+    moves_by eth2 "as it is"
+    flow moving 10.9.0.2
+    sleep 1
+    ip route add 10.0.2.2/32 via 10.0.4.2 dev m1
+    sleep 1
+    ip route replace 10.0.2.2/32 via 10.0.2.3 dev eth2
+    sleep 1
+    ip route del 10.0.2.2/32
+    lost moving
+    [ $gone = 0 ] || fail "$gone of 600 pings are lost while the route of outer packets moves"
+    ip route add 10.0.2.2/32 via 10.0.4.2 dev m1
+    moves_by m1 "by another port"
+    ip route replace 10.0.2.2/32 via 10.0.2.3 dev eth2
+    moves_by eth2 "by another next hop"
+    ip neighbor show 10.0.2.3 | grep -q lladdr || fail "the other next hop was not asked for"
+    ip route replace unreachable 10.0.2.2/32
+    sleep 1.5
+    before=$(sent_by gre1)
+    got=$(answers a 10.9.0.2 20 || true)
+    past=$(($(sent_by gre1) - before))
+    [ "$got $past" = "0 0" ] || fail "without a route $got of 20 pings are answered, and $past went past the kernel"
+    ip route del unreachable 10.0.2.2/32
+    moves_by eth2 "with its route again"
+    kill "$(pid adopt)"
+    sleep 1
+    ip address flush dev eth2
+    ip link add br0 type bridge
+    ip link set eth2 master br0
+    ip link set br0 up
+    ip address add 10.0.2.1/24 dev br0
+    start_adopt --path tc eth1 br0 gre1
+    until_answers a 10.0.2.2 adopt
+    until_answers a 10.9.0.2 adopt
+    moves_by eth2 "by a bridge"
+    pass "past the kernel by another port, another next hop and a bridge; $gone of 600 pings lost meanwhile"
+}
