@@ -280,13 +280,14 @@ fn count_things(number: u32, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What keeps packets of IPv4 of the machine, at each tunnel among these ports: outer packets are such,
-/// whatever the family of those within.
+/// What keeps packets of IPv4 from or to the machine, at each tunnel among these ports: outer packets are
+/// such, whatever the family of those within. Where connections are tracked, either direction may have the
+/// other let through.
 fn at_tunnels(guards: &[Blocker], ports: &[Port]) -> Vec<Blocker> {
     let tunnels = ports.iter().filter(|port| port.is_tunnel);
     let at = |guard: &Blocker, tunnel: &Port| Blocker {
         family: None,
-        ..guard.clone().at_port(tunnel.index, Direction::Out)
+        ..guard.clone().at_port(tunnel.index, Direction::Both)
     };
     tunnels.flat_map(|tunnel| guards.iter().map(move |guard| at(guard, tunnel))).collect()
 }

@@ -27,6 +27,7 @@ mod routes;
 mod shared_arrays;
 #[cfg(test)]
 mod tests;
+mod tunnel_inputs;
 
 pub use accelerator::{Accelerator, FdbEntry, TunnelRoute};
 pub(crate) use candidates::ENOUGH;

@@ -46,7 +46,7 @@ pub(crate) const LOOPBACK: u32 = 1;
 /// The last lines of its help.
 pub(crate) const EXAMPLES: &str = "Examples:
   artery adopt eth0 eth1               forward between these beside the kernel, until SIGINT
-  artery adopt eth0 eth1 gre1          packets that leave by the tunnel gre1, too
+  artery adopt eth0 eth1 gre1          packets that leave or arrive by the tunnel gre1, too
   artery adopt eth0 eth1 --metrics 127.0.0.1:9470
   artery adopt --dry-run               all Ethernet interfaces that are up
   artery adopt --dry-run eth0 eth1     these

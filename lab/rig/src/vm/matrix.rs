@@ -42,8 +42,8 @@ const FORWARDING: [&str; 21] = [
 const QUEUES: [&str; 6] = ["adopt", "adopt-xdp", "adopt-jumbo", "adopt-multi-buffer", "adopt-kill", "router"];
 /// What the kernel may forbid. It stays locked down, so these come last.
 const FORBIDDEN: [&str; 3] = ["adopt-unprivileged", "adopt-integrity", "adopt-confidentiality"];
-/// Tests with VRFs, bonds, bridges and tunnels, with something beside an adopted port, and of PSAMPLE.
-const BESIDE: [&str; 16] = [
+/// Tests with VRFs, bonds and bridges, with something beside an adopted port, and of PSAMPLE.
+const BESIDE: [&str; 14] = [
     "adopt-vrf",
     "adopt-vrf-xdp",
     "adopt-bond",
@@ -55,12 +55,12 @@ const BESIDE: [&str; 16] = [
     "adopt-bond-arp",
     "adopt-bridge",
     "adopt-flowtable",
-    "adopt-tunnels",
-    "adopt-tunnel-routes",
     "beside-wireguard",
     "psample-router",
     "psample-adopt",
 ];
+/// Tests with tunnels, by which older kernels do less.
+const TUNNELS: [&str; 3] = ["adopt-tunnels", "adopt-tunnels-in", "adopt-tunnel-routes"];
 /// What runs at every change.
 const SLICE: [&str; 7] = ["programs", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "up"];
 
@@ -73,8 +73,12 @@ pub(super) fn whole() -> Vec<Plan> {
 }
 
 fn of_kernel(kernel: &Kernel) -> Vec<Plan> {
-    let beside: &[&str] = if *kernel == Kernel::Series(6, 12) { &BESIDE } else { &[] };
-    let usual = [&PROGRAMS[..], &FORWARDING, beside, &FORBIDDEN].concat();
+    let (beside, tunnels): (&[&str], &[&str]) = match kernel {
+        Kernel::Series(6, 12) => (&BESIDE, &TUNNELS),
+        Kernel::Series(6, 1) => (&[], &TUNNELS),
+        _ => (&[], &[]),
+    };
+    let usual = [&PROGRAMS[..], &FORWARDING, beside, tunnels, &FORBIDDEN].concat();
     let whole_frames = [&QUEUES[..], &FORBIDDEN].concat();
     [
         (USUAL_NIC, usual.as_slice()),

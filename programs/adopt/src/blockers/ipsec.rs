@@ -15,7 +15,9 @@ const SELECTOR_LENGTHS: usize = 42;
 const DIRECTION: usize = 160;
 const INET: u16 = 2;
 const INET6: u16 = 10;
-/// Directions that forwarded packets are asked for: as they come out of the router, and as they came in.
+/// Directions that forwarded packets are asked for: as they come out of the router, and as they came in; and
+/// that of packets to the machine.
+const IN: u8 = 0;
 const OUT: u8 = 1;
 const FORWARD: u8 = 2;
 /// What is not selected by any policy is dropped.
@@ -35,6 +37,28 @@ pub(super) fn guards() -> io::Result<Vec<Blocker>> {
         Err(error) => return Err(error),
     });
     Ok(guards)
+}
+
+/// What keeps packets of IPv4 to the machine.
+pub(super) fn of_machine() -> io::Result<Vec<Blocker>> {
+    let messages = netlink::dump(NETLINK_XFRM, GET_POLICY, &[0; POLICY_ID])?;
+    for message in messages {
+        let policy = Policy::read(&message.body)?;
+        if policy.direction == IN && policy.family != Some(Family::V6) {
+            let what = format!("IPsec: a policy: in {} -> {}", policy.from, policy.to);
+            return Ok(vec![Blocker::new(BlockerKind::Ipsec, what, "shown by: ip xfrm policy".to_owned())]);
+        }
+    }
+    let default = match netlink::query_one(NETLINK_XFRM, GET_DEFAULT, &[0; 4]) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Vec::new()),
+        default => default?,
+    };
+    let is_blocked = default.is_some_and(|default| default.body.first() == Some(&BLOCK));
+    let blocked = || {
+        let what = "IPsec: what no policy selects is blocked (default of in)".to_owned();
+        Blocker::new(BlockerKind::Ipsec, what, "shown by: ip xfrm policy getdefault".to_owned())
+    };
+    Ok(is_blocked.then(blocked).into_iter().collect())
 }
 
 /// What is said of a policy.

@@ -32,6 +32,8 @@ const LOOPBACK: u32 = 8;
 /// Kinds of interfaces that take packets for the address of the one that they are on, and those that may.
 const SHARING: [&str; 2] = ["ipvlan", "ipvtap"];
 const MACVLANS: [&str; 2] = ["macvlan", "macvtap"];
+/// Kinds of interfaces that packets of IPsec arrive by.
+const OF_IPSEC: [&str; 2] = ["vti", "xfrm"];
 /// What a VRF says of its kind.
 const VRF: &str = "vrf";
 
@@ -241,14 +243,33 @@ fn of_vrfs_among(links: &[Link], ports: &[Port], family: Option<Family>, why: &s
     ports.iter().filter_map(in_vrf).collect()
 }
 
-/// The tunnels among these ports.
-pub(super) fn find_tunnels(ports: &[Port]) -> io::Result<Vec<(Port, IpTunnel)>> {
+/// An interface that packets with an outer header of IPv4 may arrive by.
+pub(super) struct TunnelLink {
+    pub(super) name: String,
+    pub(super) kind: TunnelKind,
+    /// The port that it is, if it is one.
+    pub(super) port: Option<Port>,
+}
+
+pub(super) enum TunnelKind {
+    Plain(IpTunnel),
+    /// Of IPsec, for which packets of IPIP may be, too.
+    Ipsec,
+}
+
+/// All such interfaces, if any of these ports is a tunnel.
+pub(super) fn find_tunnels(ports: &[Port]) -> io::Result<Vec<TunnelLink>> {
     if ports.iter().all(|port| !port.is_tunnel) {
         return Ok(Vec::new());
     }
     let tunnel_of = |link: Link| {
-        let port = ports.iter().find(|port| port.index == link.index)?;
-        Some((port.clone(), link.tunnel?))
+        let kind = match link.tunnel {
+            Some(tunnel) => TunnelKind::Plain(tunnel),
+            None if OF_IPSEC.contains(&link.kind.as_str()) => TunnelKind::Ipsec,
+            None => return None,
+        };
+        let port = ports.iter().find(|port| port.index == link.index).cloned();
+        Some(TunnelLink { name: link.name, kind, port })
     };
     Ok(dump_links()?.into_iter().filter_map(tunnel_of).collect())
 }

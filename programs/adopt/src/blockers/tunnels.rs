@@ -1,20 +1,20 @@
-//! What packets of tunnels need the kernel for: options of a tunnel, all that arrives, and rules for packets
-//! of the machine itself, which outer packets are.
-use super::links::find_tunnels;
-use super::{Blocker, BlockerKind, Direction, Family, Port, at_tunnels, hooks, nftables};
+//! What packets of tunnels need the kernel for: options of a tunnel, others that packets may be for, and
+//! rules for packets from and to the machine itself, which outer packets are.
+use super::links::{TunnelKind, TunnelLink, find_tunnels};
+use super::{Blocker, BlockerKind, Direction, Family, Port, at_tunnels, hooks, ipsec, nftables};
 use artery_netlink::{IpTunnel, TunnelProtocol};
 use std::io;
+use std::net::Ipv4Addr;
 
 /// What keeps traffic of the tunnels among these ports.
 pub(super) fn find_blockers(ports: &[Port]) -> io::Result<Vec<Blocker>> {
-    let tunnels = find_tunnels(ports)?;
-    if tunnels.is_empty() {
-        return Ok(Vec::new());
+    let links = find_tunnels(ports)?;
+    let mut found: Vec<Blocker> = links.iter().flat_map(|link| of_tunnel(link, &links)).collect();
+    if links.iter().all(|link| link.port.is_none()) {
+        return Ok(found);
     }
-    let mut found: Vec<Blocker> = tunnels.iter().flat_map(|(port, tunnel)| of_tunnel(port, tunnel)).collect();
-    // Where connections are tracked, what arrives may be let in for what left.
-    let guards: Vec<Blocker> = nftables::of_machine()?.into_iter().chain(hooks::of_machine()?).collect();
-    found.extend(at_tunnels(&guards, ports));
+    let guards = nftables::of_machine()?.into_iter().chain(hooks::of_machine()?).chain(ipsec::of_machine()?);
+    found.extend(at_tunnels(&guards.collect::<Vec<_>>(), ports));
     Ok(found)
 }
 
@@ -26,48 +26,98 @@ pub(super) fn find_polled(ports: &[Port]) -> Vec<Blocker> {
     hooks::of_machine().unwrap_or_default()
 }
 
-fn of_tunnel(port: &Port, tunnel: &IpTunnel) -> Vec<Blocker> {
+fn of_tunnel(link: &TunnelLink, links: &[TunnelLink]) -> Vec<Blocker> {
+    let (Some(port), TunnelKind::Plain(tunnel)) = (&link.port, &link.kind) else { return Vec::new() };
     let name = &port.name;
-    let blocker = |what: String| {
-        Blocker::new(BlockerKind::Tunnel, what, format!("shown by: ip -d link show dev {name}"))
+    let at = |direction: Direction, what: String| {
+        let blocker =
+            Blocker::new(BlockerKind::Tunnel, what, format!("shown by: ip -d link show dev {name}"));
+        blocker.at_port(port.index, direction)
     };
-    let arrives = blocker(format!("{name} is a tunnel, whose headers the kernel takes off"));
-    let option = tunnel.option.map(|option| blocker(format!("{name} is a tunnel with an option: {option}")));
+    if let Some(option) = tunnel.option {
+        return vec![at(Direction::Both, format!("{name} is a tunnel with an option: {option}"))];
+    }
     let of_ipv4 = (tunnel.protocol == TunnelProtocol::Ipip)
-        .then(|| blocker(format!("{name} is a tunnel of IPIP, which carries IPv4 alone")))
-        .map(|one| one.for_family(Family::V6).at_port(port.index, Direction::Out));
-    let option = option.map(|one| one.at_port(port.index, Direction::Out));
-    [arrives.at_port(port.index, Direction::In)].into_iter().chain(option.or(of_ipv4)).collect()
+        .then(|| at(Direction::Both, format!("{name} is a tunnel of IPIP, which carries IPv4 alone")))
+        .map(|one| one.for_family(Family::V6));
+    let rival = links.iter().find(|other| other.name != link.name && may_take(&other.kind, tunnel));
+    let arrives = match rival {
+        Some(rival) => Some(format!("{} may take what arrives by {name}", rival.name)),
+        None => tunnel.local.is_unspecified().then(|| format!("{name} has no local address of its own")),
+    };
+    of_ipv4.into_iter().chain(arrives.map(|what| at(Direction::In, what))).collect()
+}
+
+/// Whether the kernel may give packets of a tunnel to another (`ip_tunnel_lookup`): one with the same
+/// addresses, or any address in the place of one, if it is bound to the interface where they arrive; and for
+/// IPIP those of IPsec, which are asked first.
+fn may_take(other: &TunnelKind, tunnel: &IpTunnel) -> bool {
+    let other = match other {
+        TunnelKind::Plain(other) if other.protocol == tunnel.protocol => other,
+        TunnelKind::Plain(_) => return false,
+        TunnelKind::Ipsec => return tunnel.protocol == TunnelProtocol::Ipip,
+    };
+    let is_same = other.local == tunnel.local && other.remote == tunnel.remote;
+    let is_like = |other: Ipv4Addr, one| other == one || other.is_unspecified() || other.is_multicast();
+    is_same
+        || other.lower.is_some() && is_like(other.local, tunnel.local) && is_like(other.remote, tunnel.remote)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use artery_netlink::TunnelOption;
-    use std::net::Ipv4Addr;
+
+    const LOCAL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const REMOTE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+
+    fn tunnel(protocol: TunnelProtocol, option: Option<TunnelOption>) -> IpTunnel {
+        IpTunnel { protocol, local: LOCAL, remote: REMOTE, ttl: 0, tos: 0, lower: None, option }
+    }
+
+    /// The port tun7.
+    fn adopted(tunnel: IpTunnel) -> TunnelLink {
+        let port = Port { index: 7, name: "tun7".into(), is_tunnel: true, ..Port::default() };
+        TunnelLink { name: port.name.clone(), kind: TunnelKind::Plain(tunnel), port: Some(port) }
+    }
+
+    fn other(kind: TunnelKind) -> TunnelLink {
+        TunnelLink { name: "tun8".into(), kind, port: None }
+    }
+
+    fn said(links: &[TunnelLink]) -> Vec<(String, Option<Family>, Direction)> {
+        let guards = of_tunnel(&links[0], links);
+        guards.into_iter().map(|guard| (guard.what, guard.family, guard.direction)).collect()
+    }
 
     #[test]
     fn what_a_tunnel_leaves_to_the_kernel_is_named() {
-        let port = Port { index: 7, name: "tun7".into(), is_tunnel: true, ..Port::default() };
-        let tunnel = |protocol, option| IpTunnel {
-            protocol,
-            local: Ipv4Addr::new(192, 0, 2, 1),
-            remote: Ipv4Addr::new(192, 0, 2, 2),
-            ttl: 0,
-            tos: 0,
-            lower: None,
-            option,
-        };
-        let said = |protocol, option| {
-            let guards = of_tunnel(&port, &tunnel(protocol, option));
-            guards.into_iter().map(|guard| (guard.what, guard.family, guard.direction)).collect::<Vec<_>>()
-        };
-        let arrives = ("tun7 is a tunnel, whose headers the kernel takes off".into(), None, Direction::In);
-        assert_eq!(said(TunnelProtocol::Gre, None), std::slice::from_ref(&arrives));
+        let of = |protocol, option| said(&[adopted(tunnel(protocol, option))]);
+        assert_eq!(of(TunnelProtocol::Gre, None), []);
         let ipip = "tun7 is a tunnel of IPIP, which carries IPv4 alone".into();
-        let found = said(TunnelProtocol::Ipip, None);
-        assert_eq!(found, [arrives.clone(), (ipip, Some(Family::V6), Direction::Out)]);
-        let key = ("tun7 is a tunnel with an option: key".into(), None, Direction::Out);
-        assert_eq!(said(TunnelProtocol::Gre, Some(TunnelOption::Key)), [arrives, key]);
+        assert_eq!(of(TunnelProtocol::Ipip, None), [(ipip, Some(Family::V6), Direction::Both)]);
+        let key = ("tun7 is a tunnel with an option: key".into(), None, Direction::Both);
+        assert_eq!(of(TunnelProtocol::Gre, Some(TunnelOption::Key)), [key]);
+        let anywhere = IpTunnel { local: Ipv4Addr::UNSPECIFIED, ..tunnel(TunnelProtocol::Gre, None) };
+        let arrives = ("tun7 has no local address of its own".into(), None, Direction::In);
+        assert_eq!(said(&[adopted(anywhere)]), [arrives]);
+    }
+
+    #[test]
+    fn a_tunnel_that_packets_may_be_for_keeps_what_arrives() {
+        let gre = tunnel(TunnelProtocol::Gre, None);
+        let takes = |kind| !said(&[adopted(gre.clone()), other(kind)]).is_empty();
+        let bound = |local, remote, lower| {
+            TunnelKind::Plain(IpTunnel { local, remote, lower, ..tunnel(TunnelProtocol::Gre, None) })
+        };
+        let any = Ipv4Addr::UNSPECIFIED;
+        assert!(takes(bound(LOCAL, REMOTE, None)));
+        // As gre0 is, which gets what no other tunnel takes.
+        assert!(!takes(bound(any, any, None)) && takes(bound(any, any, Some(3))));
+        assert!(takes(bound(any, REMOTE, Some(3))) && !takes(bound(LOCAL, LOCAL, Some(3))));
+        assert!(!takes(TunnelKind::Plain(tunnel(TunnelProtocol::Ipip, None))) && !takes(TunnelKind::Ipsec));
+        let ipip = [adopted(tunnel(TunnelProtocol::Ipip, None)), other(TunnelKind::Ipsec)];
+        let taken = ("tun8 may take what arrives by tun7".into(), None, Direction::In);
+        assert_eq!(said(&ipip)[1..], [taken]);
     }
 }

@@ -314,6 +314,7 @@ impl Accelerator {
         if has_new_programs
             || self.hops.is_waiting()
             || self.groups.is_waiting()
+            || self.tunnels.is_waiting()
             || self.memory.flows.as_ref().is_some_and(FlowTable::is_waiting)
             || self.changes >= MOST_CHANGES
         {
@@ -340,6 +341,7 @@ impl Accelerator {
         bpf::wait_for_runs().map_err(Error::Waiting)?;
         self.hops.commit_changes(&self.memory);
         self.groups.reclaim_waiting();
+        self.tunnels.reclaim_waiting(&self.memory);
         self.memory.flows.iter_mut().for_each(FlowTable::reclaim_waiting);
         let _ = self.reader.turn();
         self.changes = 0;
@@ -472,7 +474,8 @@ impl Accelerator {
         let [only4, only6] = self.established;
         let reverse_path = self.reverse_paths.get(&link).copied();
         // Connections are known by their addresses, which may be others in a VRF.
-        let is_followed = self.fib_of(link) == Some(vrfs::MAIN) && !self.is_suspended;
+        let is_followed =
+            self.fib_of(link) == Some(vrfs::MAIN) && !self.is_suspended && !self.is_tunnel(link);
         let carrier = self.members.get(&link).and_then(|member| member.carrier);
         Flags {
             ipv4: may(false) && reverse_path.is_some() && !only4,

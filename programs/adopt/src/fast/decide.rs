@@ -63,7 +63,8 @@ const TAG: usize = 4;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 
-/// A frame as its link header says.
+/// A frame as its link header says, or the packet within one that arrived by a tunnel.
+#[derive(Clone, Copy)]
 struct ReceivedFrame {
     /// Its port, or that of its VLAN.
     port: u32,
@@ -72,10 +73,14 @@ struct ReceivedFrame {
     network: usize,
     /// Bytes of the frame that are in the first buffer.
     first: usize,
+    /// Of the packet within one of a tunnel, the bytes that it must have.
+    within: Option<usize>,
 }
 
 /// What is asked of a packet's addresses.
 struct PacketKey {
+    received: ReceivedFrame,
+    ether_type: u16,
     group: u32,
     hash: u32,
     size: PacketSize,
@@ -124,12 +129,13 @@ pub fn decide_multi_buffer(
         Ok(packet) => packet,
         Err(reason) => return kernel(reason),
     };
-    match hop(tables.memory, &packet, received.port) {
+    match hop(tables.memory, &packet, packet.received.port) {
         Ok(hop) => {
+            let (network, ether_type) = (packet.received.network, packet.ether_type);
             let translation = packet.flow.and_then(|flow| flow.translation);
             let tunnel = read_tunnel(tables.memory, &hop);
-            let length = tunnel.map_or(frame.len() - received.network, |_| packet.size.length);
-            let packet = &frame[received.network..][..length];
+            let length = tunnel.map_or(frame.len() - network, |_| packet.size.length);
+            let packet = &frame[network..][..length];
             rewrite_frame(&hop, tunnel, ether_type, packet, translation.as_ref())
         }
         Err(reason) => kernel(reason),
@@ -170,7 +176,7 @@ fn parse_frame(
         check_source(memory, port_of_member, frame)?;
     }
     let flags = record[PORT_FLAGS].load(Acquire);
-    Ok((ReceivedFrame { port, flags, network, first }, ether_type))
+    Ok((ReceivedFrame { port, flags, network, first, within: None }, ether_type))
 }
 
 /// Whether a bridge knows the source of a frame at a member, and need not see the frame to renew its entry.
@@ -236,6 +242,13 @@ fn lookup_ipv4(
             return Err(Reason::ReversePath);
         }
     }
+    if let Some((within, ether_type)) = enter_tunnel(tables.memory, received, &size, frame)? {
+        return match ether_type {
+            0x0800 => lookup_ipv4(tables, turn, &within, frame),
+            0x86dd => lookup_ipv6(tables, turn, &within, frame),
+            _ => Err(Reason::Tunnel),
+        };
+    }
     let mut flow = None;
     if received.flags & Flags::IPV4 == 0 {
         if is_fragment {
@@ -253,7 +266,8 @@ fn lookup_ipv4(
     }
     let translation = flow.as_ref().and_then(|flow| flow.translation.as_ref());
     let destination = translation.map_or(destination, |new| read_number(&new.destination) as u32);
-    Ok(PacketKey { group: tables.ipv4.lookup(turn, destination), hash, size, flow })
+    let group = tables.ipv4.lookup(turn, destination);
+    Ok(PacketKey { received: *received, ether_type: 0x0800, group, hash, size, flow })
 }
 
 fn lookup_ipv6(
@@ -306,7 +320,62 @@ fn lookup_ipv6(
     }
     let translation = flow.as_ref().and_then(|flow| flow.translation.as_ref());
     let destination = translation.map_or(destination, |new| read_number(&new.destination));
-    Ok(PacketKey { group: tables.ipv6.lookup(turn, destination), hash, size, flow })
+    let group = tables.ipv6.lookup(turn, destination);
+    Ok(PacketKey { received: *received, ether_type: 0x86dd, group, hash, size, flow })
+}
+
+/// The packet within one for this machine that arrived by an adopted tunnel, and its type; none where the
+/// outer header is of no tunnel. What of it the kernel must take off goes there.
+fn enter_tunnel(
+    memory: &Memory,
+    received: &ReceivedFrame,
+    size: &PacketSize,
+    frame: &[u8],
+) -> Result<Option<(ReceivedFrame, u16)>, Reason> {
+    let packet = &frame[received.network..received.first];
+    let Some(state) = find_tunnel(memory, packet).filter(|_| memory.has_tunnels && received.within.is_none())
+    else {
+        return Ok(None);
+    };
+    if received.flags & Flags::IPV4 == 0 {
+        return Err(Reason::Policy);
+    }
+    let [_, header, port, _] = state.to_le_bytes();
+    let (header, port) = (usize::from(header), u32::from(port));
+    let flags = memory.ports[port as usize * PORT_WORDS + PORT_FLAGS].load(Acquire);
+    let is_fragment = packet[6] & 0x3f != 0 || packet[7] != 0;
+    let is_same_fib = (flags ^ received.flags) >> Flags::FIB & (MOST_FIBS - 1) == 0;
+    if !is_same_fib || is_fragment || size.length != packet.len() || packet.len() < header + IPV4 {
+        return Err(Reason::Tunnel);
+    }
+    let (outer, inner) = packet.split_at(header);
+    let ether_type = match outer[IPV4..] {
+        [] => 0x0800,
+        [0, 0, high, low] => u16::from_be_bytes([high, low]),
+        _ => return Err(Reason::Tunnel),
+    };
+    let within = if ether_type == 0x86dd { inner[1] >> 4 } else { inner[1] };
+    match (outer[1] & 3, within & 3) {
+        (0, _) | (2, 1..) => {}
+        (outer, inner) if outer == inner => {}
+        _ => return Err(Reason::Tunnel),
+    }
+    let (network, within) = (received.network + header, Some(inner.len()));
+    Ok(Some((ReceivedFrame { port, flags, network, within, ..*received }, ether_type)))
+}
+
+/// The state of the bucket of a tunnel by which a packet arrived.
+fn find_tunnel(memory: &Memory, packet: &[u8]) -> Option<u32> {
+    let ends = [12, 16].map(|at| read_native(packet, at));
+    let is_meant = |state: &u32| *state & 0xff == u32::from(packet[9]);
+    let of_bucket = |bucket: usize| {
+        let words = &memory.tunnel_inputs[bucket * TUNNEL_BUCKET_WORDS..];
+        let state = Some(words[TUNNEL_STATE].load(Acquire)).filter(is_meant);
+        state.filter(|_| ends == [0, 1].map(|word: usize| words[word].load(Acquire)))
+    };
+    // An empty bucket has protocol 0, which is that of packets, too.
+    let is_of_tunnel = [TunnelProtocol::Gre, TunnelProtocol::Ipip].map(protocol_number).contains(&packet[9]);
+    tunnel_buckets(ends[0], ends[1]).find_map(of_bucket).filter(|_| is_of_tunnel)
 }
 
 /// The flags of a port of which one lets packets of a family be forwarded, if they pass further checks.
@@ -316,6 +385,10 @@ fn wanted_flags(memory: &Memory, all: u32, established: u32) -> u32 {
 
 /// Checks that a packet of this length fills the frame, except for the padding of short frames.
 fn check_size(received: &ReceivedFrame, frame: &[u8], length: usize) -> Result<PacketSize, Reason> {
+    if let Some(within) = received.within {
+        let size = PacketSize { length, is_multi_buffer: false };
+        return if length == within { Ok(size) } else { Err(Reason::Malformed) };
+    }
     let (seen, all) = (received.first - received.network, frame.len() - received.network);
     let is_padded = length < seen && seen <= FILLED;
     if is_padded || length == seen && length <= SURELY_IN_ONE_BUFFER {
@@ -387,6 +460,7 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
         return Err(Reason::Stale);
     }
     match is_tunnel {
+        true if packet.received.within.is_some() => Err(Reason::Tunnel),
         true if packet.size.length > usize::from(u16::MAX) - LONGEST_HEADER => Err(Reason::TooBig),
         true if packet.flow.is_some() => Err(Reason::Policy),
         _ => Ok(hop),

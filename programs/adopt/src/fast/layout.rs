@@ -58,7 +58,7 @@ const _: () = assert!(MOST_PORTS <= 1 << HOP_TUNNEL && MOST_TUNNELS <= 1 << (16 
 pub(super) const COUNT_WORDS: usize = MOST_PORTS * WORDS_OF_PORT;
 /// Words of a port's counts: frames and bytes received, frames and bytes sent, frames lost; from
 /// [`REASON_COUNTS`] on frames that went to the kernel, by [`Reason`].
-pub(super) const WORDS_OF_PORT: usize = 32;
+pub(super) const WORDS_OF_PORT: usize = 64;
 pub(super) const SENT_COUNT: usize = 2;
 pub(super) const LOST_COUNT: usize = 4;
 /// Frames received and forwarded that are of established connections.
@@ -266,6 +266,52 @@ pub(super) const fn header_length(protocol: TunnelProtocol) -> usize {
     }
 }
 
+/// Buckets of the table of tunnels that packets arrive by, and how many of them are looked at, one after
+/// another.
+pub(super) const TUNNEL_BUCKETS: usize = 1024;
+pub(super) const TUNNEL_PROBES: usize = 4;
+/// 32-bit words of a bucket: outer source and destination, as they are on the wire; [`TunnelInput`]'s state,
+/// 0 for an empty bucket; and one that is not used.
+pub(super) const TUNNEL_BUCKET_WORDS: usize = 4;
+pub(super) const TUNNEL_STATE: usize = 2;
+/// The state of a bucket has the outer protocol in its low byte, then the bytes of the outer header, then the
+/// number of the tunnel's port.
+pub(super) const TUNNEL_LENGTH: u32 = 8;
+pub(super) const TUNNEL_PORT: u32 = 16;
+
+/// The outer header of packets that arrive by a tunnel, and the port that they come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TunnelInput {
+    pub(super) source: Ipv4Addr,
+    pub(super) destination: Ipv4Addr,
+    pub(super) protocol: TunnelProtocol,
+    pub(super) port: u32,
+}
+
+impl TunnelInput {
+    /// The words of its bucket, of which the state is written last.
+    pub(super) fn encode_words(&self) -> [u32; TUNNEL_BUCKET_WORDS] {
+        let address = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
+        let state = u32::from(protocol_number(self.protocol))
+            | (header_length(self.protocol) as u32) << TUNNEL_LENGTH
+            | self.port << TUNNEL_PORT;
+        [address(self.source), address(self.destination), state, 0]
+    }
+
+    /// The buckets that it may be in.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = usize> + use<> {
+        let [source, destination, ..] = self.encode_words();
+        tunnel_buckets(source, destination)
+    }
+}
+
+/// The buckets of an outer header, by its addresses as they are on the wire.
+pub(super) fn tunnel_buckets(source: u32, destination: u32) -> impl Iterator<Item = usize> {
+    let hash = mix(mix(0, source), destination).wrapping_mul(MULTIPLIER);
+    let first = (hash >> (32 - TUNNEL_BUCKETS.ilog2())) as usize;
+    (0..TUNNEL_PROBES).map(move |probe| (first + probe) % TUNNEL_BUCKETS)
+}
+
 /// What the word [`HOP_READY`] of a hop says that is to be used.
 pub(super) const READY: u32 = 1;
 
@@ -364,11 +410,13 @@ pub enum Reason {
     NotLearned,
     /// The interface that it would leave by is not adopted, or down.
     NotAdopted,
+    /// It arrived by a tunnel, and its header has more than programs take off, or it leaves by another.
+    Tunnel,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 26] = [
+    pub const ALL: [Reason; 27] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -395,6 +443,7 @@ impl Reason {
         Reason::Window,
         Reason::NotLearned,
         Reason::NotAdopted,
+        Reason::Tunnel,
     ];
 
     /// Its name, as metrics have it.
@@ -452,6 +501,9 @@ impl Reason {
                 ("not-learned", "its source is not known at that bridge member, or that forwards nothing")
             }
             Reason::NotAdopted => ("not-adopted", "would leave by an interface that is not adopted, or down"),
+            Reason::Tunnel => {
+                ("tunnel", "its tunnel's header has more than programs take off, or it goes into another")
+            }
         }
     }
 }

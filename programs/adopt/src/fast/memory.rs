@@ -63,6 +63,7 @@ pub struct Memory {
     pub(super) members: Words<AtomicU32>,
     pub(super) hops: Words<AtomicU32>,
     pub(super) tunnels: Words<AtomicU32>,
+    pub(super) tunnel_inputs: Words<AtomicU32>,
     counts: Words<AtomicU64>,
     losses: Words<AtomicU64>,
     /// Flows of established connections, once any were forwarded past the user's policy.
@@ -71,7 +72,8 @@ pub struct Memory {
     pub(super) looks_up_flows: bool,
     /// Where sources are known to be, once there is a bridge.
     pub(super) fdb: Option<FdbTable>,
-    /// Whether programs that are made from now on put headers of tunnels in front of packets.
+    /// Whether programs that are made from now on put headers of tunnels in front of packets, and take them
+    /// off.
     pub(super) has_tunnels: bool,
 }
 
@@ -141,6 +143,7 @@ impl Memory {
             members: Words::new(&arrays, "members", MOST_MEMBERS)?,
             hops: Words::new(&arrays, "hops", MOST_HOPS * HOP_WORDS)?,
             tunnels: Words::new(&arrays, "tunnels", MOST_TUNNELS * TUNNEL_WORDS)?,
+            tunnel_inputs: Words::new(&arrays, "tunnel-inputs", TUNNEL_BUCKETS * TUNNEL_BUCKET_WORDS)?,
             counts: Words::new(&arrays, "counts", MOST_PROCESSORS * COUNT_WORDS)?,
             losses: Words::new(&arrays, "losses", LOSS_WORDS)?,
             flows: None,
@@ -226,6 +229,20 @@ impl Memory {
     pub(super) fn write_tunnel(&self, number: u32, header: &TunnelHeader) {
         let words = &self.tunnels[number as usize * TUNNEL_WORDS..];
         words.iter().zip(header.encode_words()).for_each(|(word, new)| word.store(new, Relaxed));
+    }
+
+    /// Has packets with this outer header come by the port of a tunnel. No program may have seen another in
+    /// the bucket.
+    pub(super) fn set_tunnel_input(&self, bucket: usize, input: &TunnelInput) {
+        let words = &self.tunnel_inputs[bucket * TUNNEL_BUCKET_WORDS..];
+        let new = input.encode_words();
+        new[..TUNNEL_STATE].iter().zip(words).for_each(|(new, word)| word.store(*new, Relaxed));
+        words[TUNNEL_STATE].store(new[TUNNEL_STATE], Release);
+    }
+
+    /// Empties such a bucket.
+    pub(super) fn unset_tunnel_input(&self, bucket: usize) {
+        self.tunnel_inputs[bucket * TUNNEL_BUCKET_WORDS + TUNNEL_STATE].store(0, Release);
     }
 
     /// Has frames for a hop, which is not set, go to the kernel by its port's doing.

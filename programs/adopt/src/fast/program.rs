@@ -7,6 +7,7 @@ mod bridge;
 mod candidate;
 mod copy;
 mod count;
+mod decapsulate;
 mod flow;
 mod hop;
 mod ipv4;
@@ -135,11 +136,15 @@ enum Slot {
     Destination = -168,
     AddressDifference = -176,
     PortDifference = -184,
-    /// Bytes of the header of the tunnel that the packet leaves by, and the record of that; by tc the
-    /// segments of the packet as it came. These are there where there are tunnels.
+    /// By how many bytes the frame is longer than it came, by the header of the tunnel that it leaves by, or
+    /// shorter; the record of that tunnel; by tc the segments of the packet as it came. These, and those
+    /// below, are there where there are tunnels.
     Tunnel = -192,
     Record = -200,
     Segments = -208,
+    /// Whether the packet is within one that arrived by a tunnel, and the bytes of that one's header.
+    IsWithin = -216,
+    Outer = -224,
 }
 
 /// A program in the making.
@@ -223,7 +228,7 @@ impl ProgramWriter<'_> {
     fn has_flows(&self) -> bool {
         self.memory.looks_up_flows && self.host_port.is_none()
     }
-    /// Whether packets may leave by tunnels. A graph knows none.
+    /// Whether packets may leave and arrive by tunnels. A graph knows none.
     fn has_tunnels(&self) -> bool {
         self.memory.has_tunnels && self.host_port.is_none()
     }
@@ -264,7 +269,7 @@ pub(super) fn build_program(
     let (ipv4, ipv6) = (w.a.label(), w.a.label());
     receive::write(&mut w, ipv4, ipv6);
     w.a.place(ipv4);
-    ipv4::write(&mut w);
+    ipv4::write(&mut w, [ipv4, ipv6]);
     w.a.place(ipv6);
     ipv6::write(&mut w);
     w.a.place(found);

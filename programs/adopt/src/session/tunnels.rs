@@ -1,4 +1,4 @@
-//! Adopted tunnels: how their outer packets leave, which the kernel is asked.
+//! Adopted tunnels: how their outer packets leave, and whether they arrive here, which the kernel is asked.
 //!
 //! The kernel alone knows what becomes of a packet of its own: rules for it, and the path MTU that routers
 //! have told it. It is asked after each change, and each second, since it notifies of no path MTU.
@@ -14,21 +14,31 @@ use std::io;
 const ROUTED_TOS: u8 = 0xfc;
 
 impl Session {
-    /// Asks the kernel again how outer packets of tunnels leave.
+    /// Asks the kernel again how outer packets of tunnels leave, and which addresses are its own.
     pub(super) fn follow_tunnels(&mut self) -> Result<(), Error> {
         let known: Vec<(u32, Option<IpTunnel>)> =
             self.accelerator.tunnels().map(|(link, tunnel)| (link, tunnel.cloned())).collect();
+        let failed = |error| Error::Kernel("asking for routes", error);
         for (link, tunnel) in known {
-            let route = match tunnel.filter(|tunnel| self.is_route_known(tunnel)) {
-                Some(tunnel) => {
-                    find_route(&tunnel).map_err(|error| Error::Kernel("asking for routes", error))?
-                }
+            let route = match tunnel.as_ref().filter(|tunnel| self.is_route_known(tunnel)) {
+                Some(tunnel) => find_route(tunnel).map_err(failed)?,
                 None => None,
             };
+            let is_local = match tunnel.filter(|_| self.is_delivery_known()) {
+                Some(tunnel) => is_local(&tunnel).map_err(failed)?,
+                None => false,
+            };
             let route = route.map(|route| self.with_mtu(route));
-            self.accelerator.set_tunnel_route(link, route);
+            self.accelerator.set_tunnel_routes(link, route, is_local);
         }
         Ok(())
+    }
+
+    /// Whether the kernel's answer about a packet of its own holds for those that arrive: no rule chooses by
+    /// more than destinations, or for one of them alone.
+    fn is_delivery_known(&self) -> bool {
+        let inherits = fast::INHERITED_TOS;
+        self.driver.mirror().ipv4_rules().iter().all(|rule| can_be_asked(&rule.selectors, inherits))
     }
 
     /// Whether all packets of a tunnel leave by the same route, and the kernel answers with that. It takes no
@@ -51,16 +61,20 @@ impl Session {
         TunnelRoute { mtu: route.mtu.min(mtu), ..route }
     }
 
-    /// Leaves to the kernel what would leave by a tunnel where anything keeps it, or keeps IPv4, of which
-    /// outer packets are: those are of no connection that goes past rules.
+    /// Leaves to the kernel what would leave or arrive by a tunnel where anything keeps it, or keeps IPv4, of
+    /// which outer packets are: those are of no connection that goes past rules.
     pub(super) fn withhold_tunnels(&mut self, ports: &[Port], guards: &[Blocker]) {
         for port in ports.iter().filter(|port| port.is_tunnel) {
             for family in [Family::V4, Family::V6] {
-                let is_kept = guards.iter().any(|guard| {
-                    guard.blocks_to(port, family) || guard.port.is_none() && guard.blocks_to(port, Family::V4)
-                });
-                let to = is_kept.then_some(Withheld::Policy);
-                self.accelerator.set_withheld(family, port.index, true, to);
+                let is_kept = |blocks: fn(&Blocker, &Port, Family) -> bool| {
+                    let mut guards = guards.iter();
+                    guards.any(|guard| {
+                        blocks(guard, port, family) || guard.port.is_none() && blocks(guard, port, Family::V4)
+                    })
+                };
+                let from = is_kept(Blocker::blocks_from);
+                let to = is_kept(Blocker::blocks_to).then_some(Withheld::Policy);
+                self.accelerator.set_withheld(family, port.index, from, to);
             }
         }
     }
@@ -95,6 +109,18 @@ fn find_route(tunnel: &IpTunnel) -> io::Result<Option<TunnelRoute>> {
         // No route, or the machine does not have the source address: the kernel sends nothing either.
         Err(error) if fast::is_shortage(&error) => Err(error),
         Err(_) => Ok(None),
+    }
+}
+
+/// Whether the outer address of a tunnel is one of the machine.
+fn is_local(tunnel: &IpTunnel) -> io::Result<bool> {
+    if tunnel.local.is_unspecified() {
+        return Ok(false);
+    }
+    match RouteQuestion::to(tunnel.local.into()).ask() {
+        Ok(answer) => Ok(answer.kind == RouteAnswer::LOCAL),
+        Err(error) if fast::is_shortage(&error) => Err(error),
+        Err(_) => Ok(false),
     }
 }
 

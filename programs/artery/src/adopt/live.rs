@@ -270,7 +270,7 @@ fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Cho
             voice.log_event("port", &said, &[("port", name)]);
         }
         if facts.port.is_tunnel {
-            let said = format!("{name}: a tunnel, what leaves by it");
+            let said = format!("{name}: a tunnel, what leaves and arrives by it");
             voice.log_event("port", &said, &[("port", name)]);
         }
         let Some(mode) = session.accelerator().mode(facts.port.index) else { continue };

@@ -87,7 +87,7 @@ fn not_adopted() -> Finding {
 }
 
 fn tunnel() -> Finding {
-    let text = "adopt: a tunnel: what leaves by it is forwarded, what arrives stays with the kernel";
+    let text = "adopt: a tunnel: what leaves and arrives by it is forwarded";
     Finding::ok("adopt", text).needed_by(&[Purpose::Adopt])
 }
 

@@ -1,6 +1,9 @@
-//! Adopted tunnels: interfaces without a program, whose packets leave by another port behind one more header.
+//! Adopted tunnels: interfaces without a program, whose packets leave by another port behind one more header,
+//! and arrive so.
 use super::super::hops::TunnelExit;
-use super::super::layout::{TunnelHeader, header_length};
+use super::super::layout::{TunnelHeader, TunnelInput, header_length};
+use super::super::memory::Memory;
+use super::super::tunnel_inputs::TunnelInputs;
 use super::{Accelerator, Error, RoutedPort};
 use crate::kernel::{IpTunnel, Link, LinkKind};
 use artery_wire::EtherAddr;
@@ -18,7 +21,7 @@ pub struct TunnelRoute {
     pub mtu: u32,
 }
 
-/// A tunnel that packets leave by.
+/// A tunnel that packets leave and arrive by.
 struct AdoptedTunnel {
     port: u32,
     mtu: u32,
@@ -26,6 +29,8 @@ struct AdoptedTunnel {
     /// What it is, unless its options leave its packets to the kernel.
     settings: Option<IpTunnel>,
     route: Option<TunnelRoute>,
+    /// Whether the kernel takes packets to the outer address for its own.
+    is_local: bool,
 }
 
 impl AdoptedTunnel {
@@ -41,14 +46,35 @@ impl AdoptedTunnel {
         let mtu = self.mtu.min(route.mtu.saturating_sub(header_length(tunnel.protocol) as u32));
         Some(TunnelExit { neighbor: route.neighbor, header, mtu, port: self.port })
     }
+
+    fn input(&self) -> Option<TunnelInput> {
+        let tunnel = self.settings.as_ref().filter(|_| self.is_up && self.is_local)?;
+        let (source, destination) = (tunnel.remote, tunnel.local);
+        Some(TunnelInput { source, destination, protocol: tunnel.protocol, port: self.port })
+    }
 }
 
 /// The adopted tunnels, by their interfaces.
 #[derive(Default)]
-pub(super) struct Tunnels(BTreeMap<u32, AdoptedTunnel>);
+pub(super) struct Tunnels {
+    adopted: BTreeMap<u32, AdoptedTunnel>,
+    inputs: TunnelInputs,
+}
+
+impl Tunnels {
+    /// Whether something waits for runs of programs to end.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.inputs.is_waiting()
+    }
+
+    /// All runs have ended that had begun before the last change.
+    pub(super) fn reclaim_waiting(&mut self, memory: &Memory) {
+        self.inputs.reclaim_waiting(memory);
+    }
+}
 
 impl Accelerator {
-    /// Has packets leave by a tunnel. None do before it is set as a link, and its route is set.
+    /// Has packets leave and arrive by a tunnel. None do before it is set as a link, and its route is set.
     pub fn adopt_tunnel(&mut self, link: u32) -> Result<(), Error> {
         let port = *self.free_ports.first().ok_or(Error::TooManyPorts)?;
         self.adopt_tunnel_as(link, port)
@@ -71,48 +97,60 @@ impl Accelerator {
             }
         }
         self.free_ports.remove(&port);
-        let tunnel = AdoptedTunnel { port, mtu: 0, is_up: false, settings: None, route: None };
-        self.tunnels.0.insert(link, tunnel);
+        let tunnel =
+            AdoptedTunnel { port, mtu: 0, is_up: false, settings: None, route: None, is_local: false };
+        self.tunnels.adopted.insert(link, tunnel);
         Ok(())
     }
 
     /// Whether an interface is an adopted tunnel.
     pub fn is_tunnel(&self, link: u32) -> bool {
-        self.tunnels.0.contains_key(&link)
+        self.tunnels.adopted.contains_key(&link)
     }
 
     /// The adopted tunnels, and what they are, if nothing leaves their packets to the kernel.
     pub fn tunnels(&self) -> impl Iterator<Item = (u32, Option<&IpTunnel>)> {
-        self.tunnels.0.iter().map(|(link, tunnel)| (*link, tunnel.settings.as_ref()))
+        self.tunnels.adopted.iter().map(|(link, tunnel)| (*link, tunnel.settings.as_ref()))
     }
 
-    /// Notes how outer packets of a tunnel leave, or that the kernel is to send them.
-    pub fn set_tunnel_route(&mut self, link: u32, route: Option<TunnelRoute>) {
-        let Some(tunnel) = self.tunnels.0.get_mut(&link) else { return };
-        tunnel.route = route;
+    /// Notes how outer packets of a tunnel leave, or that the kernel is to send them, and whether packets to
+    /// its outer address are for this machine.
+    pub fn set_tunnel_routes(&mut self, link: u32, route: Option<TunnelRoute>, is_local: bool) {
+        let Some(tunnel) = self.tunnels.adopted.get_mut(&link) else { return };
+        (tunnel.route, tunnel.is_local) = (route, is_local);
         self.hops.set_tunnel(&self.memory, link, tunnel.exit());
+        self.tunnels.inputs.set(&self.memory, link, tunnel.input());
     }
 
     /// Notes what a tunnel is now. Its route is that of before, and is asked for again.
     pub(super) fn set_tunnel_link(&mut self, link: &Link) {
         let LinkKind::Tunnel(settings) = &link.kind else { return };
-        let Some(tunnel) = self.tunnels.0.get_mut(&link.index) else { return };
+        let Some(tunnel) = self.tunnels.adopted.get_mut(&link.index) else { return };
         let settings = Some(settings.clone()).filter(|settings| settings.option.is_none());
         if tunnel.settings != settings {
-            (tunnel.settings, tunnel.route) = (settings, None);
+            (tunnel.settings, tunnel.route, tunnel.is_local) = (settings, None, false);
         }
         (tunnel.mtu, tunnel.is_up) = (link.mtu, link.is_admin_up && link.has_carrier);
-        let member =
-            RoutedPort { port: tunnel.port, carrier: None, mac: EtherAddr([0; 6]), is_up: tunnel.is_up };
+        // No frame has this address. Where another tunnel gets the number of this one's port, it tells the
+        // two apart, so that no run of a program goes by flags of the one for packets of the other.
+        let [a, b, c, d] = link.index.to_be_bytes();
+        let mac = EtherAddr([0, 0, a, b, c, d]);
+        let member = RoutedPort { port: tunnel.port, carrier: None, mac, is_up: tunnel.is_up };
         self.hops.set_tunnel(&self.memory, link.index, tunnel.exit());
+        self.tunnels.inputs.set(&self.memory, link.index, tunnel.input());
+        self.groups.set_port(&self.memory, link.index, Some(member.port));
         self.members.insert(link.index, member);
+        let member = &self.members[&link.index];
+        let record = member.port_record(link.index, self.port_flags(link.index));
+        self.memory.set_port(member.port, &record);
     }
 
     /// Forgets a tunnel that is gone.
     pub(super) fn remove_tunnel(&mut self, link: u32) {
         self.groups.remove_tunnel(link);
         self.hops.set_tunnel(&self.memory, link, None);
-        if let Some(tunnel) = self.tunnels.0.remove(&link) {
+        self.tunnels.inputs.set(&self.memory, link, None);
+        if let Some(tunnel) = self.tunnels.adopted.remove(&link) {
             self.free_ports.insert(tunnel.port);
         }
     }
@@ -125,6 +163,6 @@ impl Accelerator {
             carrier.map_or(below, |(carrier, _)| Some(carrier)) == Some(link)
         };
         let sent = |(_, tunnel): (&u32, &AdoptedTunnel)| self.memory.sent_frames(tunnel.port);
-        self.tunnels.0.iter().filter(leaves_by).map(sent).sum()
+        self.tunnels.adopted.iter().filter(leaves_by).map(sent).sum()
     }
 }

@@ -127,6 +127,7 @@ fn is_reached(w: &ProgramWriter<'_>, reason: Reason) -> bool {
         Reason::Rule | Reason::Window => w.has_flows(),
         Reason::Renewal => w.has_flows() || w.bridge.is_some(),
         Reason::NotLearned => w.bridge.is_some(),
+        Reason::Tunnel => w.has_tunnels(),
         _ => true,
     }
 }

@@ -4,12 +4,16 @@ use super::*;
 use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
 
-/// Goes to `found` with the group in `R0`.
-pub(super) fn write(w: &mut ProgramWriter<'_>) {
+/// Goes to `found` with the group in `R0`; or to the first of `families`, where this begins, or the second
+/// with the packet within one of a tunnel.
+pub(super) fn write(w: &mut ProgramWriter<'_>, families: [Label; 2]) {
     check_header(w);
     check_source(w);
     write_hash(w);
     check_reverse_path(w);
+    if w.has_tunnels() {
+        decapsulate::write(w, families);
+    }
     if w.has_flows() {
         flow::write_ipv4(w);
     }

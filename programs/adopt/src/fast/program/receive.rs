@@ -1,6 +1,7 @@
 //! The link header: whose frame is it, and what is in it?
 use super::super::layout::*;
 use super::*;
+use crate::kernel::TunnelProtocol;
 use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
 
@@ -9,6 +10,8 @@ const SHORTEST: i32 = 14 + 20;
 /// What of a frame programs look at.
 const HEADERS: i32 = 14 + TAG + 40 + 20;
 const TAG: i32 = 4;
+/// The longest header of a tunnel in front of those.
+const OUTER: i32 = header_length(TunnelProtocol::Gre) as i32;
 
 /// Fields of `struct __sk_buff` (linux/bpf.h).
 pub(super) mod buffer {
@@ -28,6 +31,9 @@ pub(super) const XDP_GET_BUFF_LEN: i32 = 188;
 /// Goes to `ipv4` or `ipv6`, with `R1` the flags of the port.
 pub(super) fn write(w: &mut ProgramWriter<'_>, ipv4: Label, ipv6: Label) {
     w.store_slot(Slot::Context, R1);
+    if w.has_tunnels() {
+        w.store_number(Slot::IsWithin, 0);
+    }
     if w.at == ProgramHook::Tc {
         pull_headers(w);
     }
@@ -117,13 +123,14 @@ pub(super) fn load_frame(w: &mut ProgramWriter<'_>, context: Register) {
 /// frame, before and after.
 fn pull_headers(w: &mut ProgramWriter<'_>) {
     let (is_whole, pull) = (w.a.label(), w.a.label());
+    let headers = if w.has_tunnels() { HEADERS + OUTER } else { HEADERS };
     load_frame(w, R1);
     w.a.set(R2, R7);
-    w.a.compute(Add, R2, HEADERS);
+    w.a.compute(Add, R2, headers);
     w.a.jump_if(AtMost, R2, R8, is_whole);
     w.a.load(Size::Word, R2, R1, buffer::LENGTH);
-    w.a.jump_if(AtMost, R2, HEADERS, pull);
-    w.a.set(R2, HEADERS);
+    w.a.jump_if(AtMost, R2, headers, pull);
+    w.a.set(R2, headers);
     w.a.place(pull);
     // If the kernel has no memory for it, the check of the headers' length fails later.
     w.a.call(SKB_PULL_DATA);
@@ -151,10 +158,19 @@ pub(super) fn load_rest(w: &mut ProgramWriter<'_>) {
 }
 
 /// Checks that the length of a packet, in `R1`, is all that the frame carries, except for the padding of
-/// short frames, and keeps it. `R5` stays.
+/// short frames, or all that the packet of a tunnel carries, and keeps it. `R5` stays.
 pub(super) fn check_length(w: &mut ProgramWriter<'_>) {
     let malformed = w.to_kernel(Reason::Malformed);
     let [whole, short, long, done] = [w.a.label(), w.a.label(), w.a.label(), w.a.label()];
+    if w.has_tunnels() {
+        let is_outer = w.a.label();
+        w.load_slot(R2, Slot::IsWithin);
+        w.a.jump_if(Equal, R2, 0, is_outer);
+        w.load_slot(R2, Slot::Length);
+        w.a.jump_if(NotEqual, R1, R2, malformed);
+        w.a.jump(done);
+        w.a.place(is_outer);
+    }
     load_rest(w);
     w.a.jump_if(Equal, R1, R2, whole);
     w.a.jump_if(AtMost, R1, R2, short);

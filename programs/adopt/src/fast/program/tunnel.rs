@@ -13,11 +13,11 @@ use artery_device::bpf::Test::*;
 
 const GET_PRANDOM: i32 = 7;
 const SKB_CHANGE_TAIL: i32 = 38;
-const SKB_ADJUST_ROOM: i32 = 50;
+pub(super) const SKB_ADJUST_ROOM: i32 = 50;
 const XDP_ADJUST_TAIL: i32 = 65;
 /// Room between the link header and the next (`BPF_ADJ_ROOM_MAC`), for IPv4 and GRE, while segments stay as
 /// long as they are.
-const AT_LINK_HEADER: i32 = 1;
+pub(super) const AT_LINK_HEADER: i32 = 1;
 const FIXED_SEGMENTS: i32 = 1;
 const OF_IPV4: i32 = 2;
 const OF_GRE: i32 = 8;
@@ -29,8 +29,9 @@ const LONGEST: i32 = 0xffff;
 const DONT_FRAGMENT: u16 = 0x4000;
 const VERSION_AND_LENGTH: i32 = 0x45;
 
-/// Copies frames that are to leave as they came, and goes on with all of them. [`Slot::Tunnel`] has the bytes
-/// of the new header, or 0, and `R9` is where the packet begins that came.
+/// Copies frames that are to leave as they came, and goes on with all of them. [`Slot::Tunnel`] says by how
+/// many bytes the frame is longer now, and `R9` is where the packet begins that is sent, within a new header
+/// or out of an old one.
 pub(super) fn write(w: &mut ProgramWriter<'_>) {
     let (plain, gre, is_done) = (w.a.label(), w.a.label(), w.a.label());
     w.store_number(Slot::Tunnel, 0);
@@ -41,6 +42,9 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     }
     load_number(w);
     w.a.jump_if(Equal, R1, 0, plain);
+    // From one tunnel into another the kernel sends.
+    w.load_slot(R2, Slot::IsWithin);
+    w.a.jump_if(NotEqual, R2, 0, w.to_kernel(Reason::Tunnel));
     point_to_record(w);
     check_packet(w);
     copy::write_forwarded(w);
@@ -55,6 +59,7 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     w.a.jump(is_done);
     w.a.place(plain);
     copy::write_forwarded(w);
+    decapsulate::take_off(w);
     w.a.place(is_done);
 }
 
