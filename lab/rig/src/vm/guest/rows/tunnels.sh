@@ -67,7 +67,8 @@ def receive(name, found):
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     port.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)  # SO_RCVBUFFORCE
     port.bind((name, 0))
-    port.settimeout(3)
+    open(sys.argv[2] + ".ready", "w").close()
+    port.settimeout(5)
     found.append(None)
     while True:
         try:
@@ -96,11 +97,17 @@ else:
 P
 }
 
+# until_ready NAME: waits until NAME.frames is being received.
+until_ready() {
+    until [ -e $work/$1.frames.ready ]; do sleep 0.1; done
+    rm $work/$1.frames.ready
+}
+
 # through_tunnels NAME: what of these frames arrives at b, in NAME.frames.
 through_tunnels() {
     ip netns exec b python3 $work/frames.py receive $work/$1.frames &
     receiver=$!
-    sleep 1
+    until_ready $1
     ip netns exec a python3 $work/frames.py send "$(cat /sys/class/net/eth1/address)"
     wait $receiver
 }
@@ -328,7 +335,8 @@ def receive(name, found):
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     port.setsockopt(socket.SOL_SOCKET, 33, 1 << 24)  # SO_RCVBUFFORCE
     port.bind((name, 0))
-    port.settimeout(4)
+    open(sys.argv[2] + ".ready", "w").close()
+    port.settimeout(5)
     while True:
         try:
             frame = port.recv(65536)
@@ -358,7 +366,7 @@ P
 out_of_tunnels() {
     ip netns exec a python3 $work/arriving.py receive $work/$1.frames &
     receiver=$!
-    sleep 1
+    until_ready $1
     ip netns exec b python3 $work/arriving.py send "$(cat /sys/class/net/eth2/address)"
     wait $receiver
 }
@@ -430,7 +438,7 @@ stays() {
     sleep 1.5
     ip netns exec a python3 $work/arriving.py receive $work/stays.frames &
     receiver=$!
-    sleep 1
+    until_ready stays
     ip netns exec b ping -q -c 20 -i 0.01 -W 1 -I 10.9.0.2 10.0.1.77 >/dev/null || true
     wait $receiver
     [ ! -s $work/stays.frames ] || fail "$1: $(wc -l <$work/stays.frames) packets arrive"
