@@ -43,7 +43,7 @@ fn every_option_is_a_key_and_stays_what_it_is() {
         ("affinity", _) => "0",
         ("read-group", _) => "\"root\"",
         ("fpm-hold" | "stats" | "awake" | "control-timeout", _) => "\"5s\"",
-        ("workers", _) => "1",
+        ("workers" | "seed", _) => "1",
         ("psample", _) => "\"1000\"",
         ("metrics" | "fpm" | "ipfix", _) => "\"127.0.0.1:9470\"",
         ("log", _) => "\"json\"",
