@@ -255,6 +255,9 @@ pub(super) enum TunnelKind {
     Plain(IpTunnel),
     /// Of IPsec, for which packets of IPIP may be, too.
     Ipsec,
+    /// A port that is no tunnel, but hands over packets as the machine that sent them had them: the checksum
+    /// within another header may still be missing, which the card shall write, and no program sees that.
+    Veth,
 }
 
 /// All such interfaces, if any of these ports is a tunnel.
@@ -266,6 +269,7 @@ pub(super) fn find_tunnels(ports: &[Port]) -> io::Result<Vec<TunnelLink>> {
         let kind = match link.tunnel {
             Some(tunnel) => TunnelKind::Plain(tunnel),
             None if OF_IPSEC.contains(&link.kind.as_str()) => TunnelKind::Ipsec,
+            None if link.kind == "veth" => TunnelKind::Veth,
             None => return None,
         };
         let port = ports.iter().find(|port| port.index == link.index).cloned();

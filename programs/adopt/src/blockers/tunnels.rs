@@ -41,9 +41,15 @@ fn of_tunnel(link: &TunnelLink, links: &[TunnelLink]) -> Vec<Blocker> {
         .then(|| at(Direction::Both, format!("{name} is a tunnel of IPIP, which carries IPv4 alone")))
         .map(|one| one.for_family(Family::V6));
     let rival = links.iter().find(|other| other.name != link.name && may_take(&other.kind, tunnel));
-    let arrives = match rival {
-        Some(rival) => Some(format!("{} may take what arrives by {name}", rival.name)),
-        None => tunnel.local.is_unspecified().then(|| format!("{name} has no local address of its own")),
+    let is_unfinished = |other: &&TunnelLink| other.port.is_some() && matches!(other.kind, TunnelKind::Veth);
+    let arrives = match (rival, links.iter().find(is_unfinished)) {
+        (Some(rival), _) => Some(format!("{} may take what arrives by {name}", rival.name)),
+        (None, Some(veth)) => {
+            Some(format!("packets within others may come by {} without checksums", veth.name))
+        }
+        (None, None) => {
+            tunnel.local.is_unspecified().then(|| format!("{name} has no local address of its own"))
+        }
     };
     of_ipv4.into_iter().chain(arrives.map(|what| at(Direction::In, what))).collect()
 }
@@ -54,7 +60,7 @@ fn of_tunnel(link: &TunnelLink, links: &[TunnelLink]) -> Vec<Blocker> {
 fn may_take(other: &TunnelKind, tunnel: &IpTunnel) -> bool {
     let other = match other {
         TunnelKind::Plain(other) if other.protocol == tunnel.protocol => other,
-        TunnelKind::Plain(_) => return false,
+        TunnelKind::Plain(_) | TunnelKind::Veth => return false,
         TunnelKind::Ipsec => return tunnel.protocol == TunnelProtocol::Ipip,
     };
     let is_same = other.local == tunnel.local && other.remote == tunnel.remote;
@@ -119,5 +125,10 @@ mod tests {
         let ipip = [adopted(tunnel(TunnelProtocol::Ipip, None)), other(TunnelKind::Ipsec)];
         let taken = ("tun8 may take what arrives by tun7".into(), None, Direction::In);
         assert_eq!(said(&ipip)[1..], [taken]);
+        let mut veth = other(TunnelKind::Veth);
+        assert_eq!(said(&[adopted(gre.clone()), veth]), []);
+        veth = TunnelLink { name: "eth1".into(), kind: TunnelKind::Veth, port: Some(Port::default()) };
+        let unfinished = "packets within others may come by eth1 without checksums".into();
+        assert_eq!(said(&[adopted(gre), veth]), [(unfinished, None, Direction::In)]);
     }
 }

@@ -450,9 +450,9 @@ fn the_verifier_is_far_from_its_limit_with_each_program() {
     }
 }
 
-/// How many of so many tables are tried: half where `ARTERY_QUICK` is set, as in machines that are emulated,
-/// whose verifier takes seconds for a program.
-fn table_count(all: u64) -> u64 {
+/// How many of so many tables or frames are tried: half where `ARTERY_QUICK` is set, as in machines that are
+/// emulated, whose verifier takes seconds for a program.
+fn trial_count(all: u64) -> u64 {
     if std::env::var_os("ARTERY_QUICK").is_some() { all / 2 } else { all }
 }
 
@@ -461,7 +461,7 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
     if !may_load() {
         return;
     }
-    let tables_tried = table_count(4);
+    let tables_tried = trial_count(4);
     let (mut seen, mut sent, mut sent_in_buffers) = (std::collections::BTreeMap::new(), 0, 0);
     for seed in 0..tables_tried {
         let rig = Rig::new(seed);

@@ -114,7 +114,8 @@ fn find_route(tunnel: &IpTunnel) -> io::Result<Option<TunnelRoute>> {
 
 /// Whether the outer address of a tunnel is one of the machine.
 fn is_local(tunnel: &IpTunnel) -> io::Result<bool> {
-    if tunnel.local.is_unspecified() {
+    // What comes for 127.0.0.0/8 the kernel drops, unless route_localnet is set.
+    if tunnel.local.is_unspecified() || tunnel.local.is_loopback() {
         return Ok(false);
     }
     match RouteQuestion::to(tunnel.local.into()).ask() {

@@ -113,7 +113,7 @@ fn the_program_does_what_the_decision_says_of_established_connections() {
     if !may_load() {
         return;
     }
-    for seed in 0..table_count(2) {
+    for seed in 0..trial_count(2) {
         let mut rig = Rig::with(seed, None, true);
         let mut random = Random(400 + seed);
         let mut reader = rig.domain.reader();

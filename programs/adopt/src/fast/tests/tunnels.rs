@@ -187,7 +187,7 @@ fn out_of_tunnels_the_program_sends_what_is_within_as_the_decision_says() {
         }
         let tables = rig.tables();
         let mut expected = Expected::default();
-        for _ in 0..20_000 {
+        for _ in 0..trial_count(20_000) {
             let port = random.below(3) as u32;
             let frame = arriving_frame(&rig, &mut random, port);
             let decision = decide_frame(&tables, &reader.turn(), port, &frame);
@@ -318,7 +318,7 @@ fn into_tunnels_the_program_puts_the_header_that_the_decision_says() {
         let (mut random, mut reader) = (Random(700 + seed), rig.domain.reader());
         let tables = rig.tables();
         let mut expected = Expected::default();
-        for _ in 0..20_000 {
+        for _ in 0..trial_count(20_000) {
             let port = random.below(3) as u32;
             let frame = frame(&rig, &mut random, port);
             let first = frame.len().min(bpf::FIRST_BUFFER);

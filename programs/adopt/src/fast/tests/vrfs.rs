@@ -9,7 +9,7 @@ fn a_frame_goes_by_the_fib_of_its_port_or_vlan() {
     // Programs look into the first FIB, and leave frames of the second port and of VLAN 7 to other programs;
     // of the third port there is none.
     let tables_tried = [(0, false), (1, false), (2, true)];
-    for (seed, has_flows) in tables_tried.into_iter().take(table_count(3) as usize) {
+    for (seed, has_flows) in tables_tried.into_iter().take(trial_count(3) as usize) {
         let rig = Rig::make(seed, None, has_flows, None, 2);
         let mut random = Random(2000 + seed);
         let mut reader = rig.domain.reader();
