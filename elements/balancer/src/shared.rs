@@ -95,8 +95,7 @@ impl SharedBalancer {
     }
 
     /// Takes over from the balancer that this one replaces which members are up, and what handlers changed in
-    /// it, as [`keep_changes`] says. Only the first call does anything: each copy may call it before it looks
-    /// at the members.
+    /// it, as [`keep_changes`] says. Only the first call does anything; each copy calls it first of all.
     pub(super) fn take_over(&self, old: &SharedBalancer, now: Duration) {
         self.has_taken_over.call_once(|| {
             let views: Vec<MemberView> = old.lock_members().view_members().collect();

@@ -97,8 +97,7 @@ impl SharedRouter {
     pub fn routes_by_hand(&self) -> MutexGuard<'_, HashMap<AnyPrefix, String>> {
         self.static_overrides.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Static neighbors that handlers set, as text, by port and address. Lock order: the tables first, then
-    /// this.
+    /// Static neighbors that handlers set, as text. Lock order: the tables first, then this.
     pub fn neighbors_by_hand(&self) -> MutexGuard<'_, HashMap<(PortId, IpAddr), String>> {
         self.static_neighbors.lock().unwrap_or_else(PoisonError::into_inner)
     }

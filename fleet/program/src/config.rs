@@ -137,7 +137,7 @@ impl Etcd {
             ensure!(
                 scheme == "https" || config.insecure || is_loopback(host),
                 "etcd.endpoints: '{endpoint}' is not a loopback address: use https, or insecure = true on a \
-                 network that nobody else reaches"
+                 network that no one else reaches"
             );
         }
         ensure!(
@@ -228,7 +228,7 @@ impl Config {
         ensure!(
             self.tls.is_some() || self.insecure || is_loopback(host),
             "'{endpoint}' is not a loopback address, and there is no TLS: add [tls] with ca, certificate and \
-             key, or insecure = true on a network that nobody else reaches"
+             key, or insecure = true on a network that no one else reaches"
         );
         Ok(())
     }

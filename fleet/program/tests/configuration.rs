@@ -94,7 +94,7 @@ fn a_file_is_checked_by_all_taken_by_all_and_undone_unless_it_is_confirmed() {
         assert!(none_has(&machines, "web3"));
         assert_eq!(first.seen()["revision"], 1);
 
-        // Nobody confirms it.
+        // No one confirms it.
         let three = lab.write("three.toml", &file(THREE, 3));
         let (is_done, said) = first.say(&["apply", &three, "--confirm", "5s"]);
         assert!(is_done && said.contains("undone in 5 s, unless 'artery-fleet confirm' is run"), "{said}");
@@ -103,7 +103,7 @@ fn a_file_is_checked_by_all_taken_by_all_and_undone_unless_it_is_confirmed() {
         let (is_done, said) = second.say(&["apply", &two]);
         assert!(!is_done && said.contains("revision 2 is not confirmed yet"), "{said}");
         let seen = third.await_revision(Some(3), 3);
-        assert_eq!(seen["undone"], "revision 2 was undone: nobody confirmed it");
+        assert_eq!(seen["undone"], "revision 2 was undone: no one confirmed it");
         assert!(none_has(&machines, "web3") && all_have(&machines, "web2"));
 
         let (is_done, said) = first.say(&["apply", &three, "--confirm", "600s"]);
@@ -177,7 +177,7 @@ fn machines_keep_what_they_have_without_etcd_and_agree_once_it_is_back() {
             servers.start_one(place)?;
             machines[2].await_revision(Some(2 + place as u64), 3);
         }
-        // All of them: packets go on, and nobody's configuration changes.
+        // All of them: packets go on, and no one's configuration changes.
         let before: Vec<String> = machines.iter().map(Machine::configuration).collect();
         (0..3).for_each(|place| servers.kill(place));
         for machine in &machines {

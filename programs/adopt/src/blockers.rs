@@ -281,8 +281,7 @@ fn count_things(number: u32, thing: &str) -> String {
 }
 
 /// What keeps packets of IPv4 from or to the machine, at each tunnel among these ports: outer packets are
-/// such, whatever the family of those within. Where connections are tracked, either direction may have the
-/// other let through.
+/// such, whatever the family of those within. Tracked connections let both directions through.
 fn at_tunnels(guards: &[Blocker], ports: &[Port]) -> Vec<Blocker> {
     let tunnels = ports.iter().filter(|port| port.is_tunnel);
     let at = |guard: &Blocker, tunnel: &Port| Blocker {

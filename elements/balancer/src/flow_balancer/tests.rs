@@ -328,7 +328,7 @@ fn a_member_that_does_not_answer_loses_its_flows_until_it_is_back() {
     let said = bench.stderr_text();
     assert!(said.contains(&format!("b at {away} is down: refused")), "{said}");
     let config = format!(
-        "SERVICE 192.0.2.1:80 tcp, MEMBER a {at}, MEMBER b {away}, CHECK tcp every 500ms fall 2 rise 1, SEED 1"
+        "SERVICE 192.0.2.1:80 tcp, MEMBER a {at}, MEMBER b {away}, CHECK tcp every 500ms fall 2 rise 1"
     );
     let mut old = bench;
     let setup = Bench::setup(&CLASS, &config).outputs(2);

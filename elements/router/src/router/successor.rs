@@ -83,8 +83,7 @@ fn same_ports(old: &SharedRouter, new: &SharedRouter) -> PortMap {
     old.iter().map(|port| tables.find_port(&port.name)).collect()
 }
 
-/// Restores learned neighbors. Static ones come from the configuration, or are restored by
-/// [`restore_changes`].
+/// Restores learned neighbors. Static ones come from the configuration or by [`restore_changes`].
 fn restore_tables(old: &SharedRouter, ports: &PortMap, job: &SlowPathContext<'_, '_>) {
     let old = old.lock_tables();
     let mut new = job.router.lock_tables();

@@ -1,5 +1,5 @@
 //! `artery-fleet apply`, `confirm` and `diff`: the fleet's configuration is checked by all machines that
-//! live, taken by all, and undone if one fails or nobody confirms it.
+//! live, taken by all, and undone if one fails or no one confirms it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ fn machines_without<'a>(keys: &Keys, revision: &'a Revision) -> Vec<&'a str> {
 async fn confirm_revision(store: &mut Store, keys: &Keys, revision: &Revision) -> Result<()> {
     let confirmed = to_json(&revision.confirmed());
     let is_done = store.replace(CONFIG, keys.config_changed, confirmed, 0).await?;
-    ensure!(is_done, "revision {} was undone, or confirmed by somebody else, just now", revision.number);
+    ensure!(is_done, "revision {} was undone, or confirmed by someone else, just now", revision.number);
     Ok(())
 }
 
@@ -162,11 +162,8 @@ impl Change<'_> {
         let pending = Some(Pending { seconds, machines: machines.clone(), before });
         let revision = Revision { number, id: random(), content: Some(content), pending, undone: None };
         let is_committed = self.store.replace(CONFIG, keys.config_changed, to_json(&revision), 0).await?;
-        ensure!(
-            is_committed,
-            "the configuration was changed by somebody else meanwhile; nothing was changed"
-        );
-        self.take(&revision).await?;
+        ensure!(is_committed, "the configuration was changed by someone else meanwhile; nothing was changed");
+        self.wait_until_taken(&revision).await?;
         lines.iter().for_each(|line| println!("{line}"));
         let until = self.confirm.map_or(String::new(), |time| {
             format!("; undone in {} s, unless 'artery-fleet confirm' is run", time.as_secs())
@@ -181,7 +178,7 @@ impl Change<'_> {
         let lease = self.store.grant(CANDIDATE_LEASE).await?;
         let is_first = self.store.replace(CANDIDATE, 0, to_json(&candidate), lease).await?;
         let checked = match is_first {
-            true => self.await_checks(&candidate).await,
+            true => self.wait_for_checks(&candidate).await,
             false => bail!("another configuration is being checked; try again in {CANDIDATE_LEASE} s"),
         };
         // It ends with its lease otherwise.
@@ -189,7 +186,7 @@ impl Change<'_> {
         checked.with_context(|| format!("{}: nothing was changed", self.file.display()))
     }
 
-    async fn await_checks(&mut self, candidate: &Candidate) -> Result<Vec<String>> {
+    async fn wait_for_checks(&mut self, candidate: &Candidate) -> Result<Vec<String>> {
         let deadline = Instant::now() + CHECK_LIMIT;
         loop {
             let (keys, refused) = read_again(self.store).await?;
@@ -221,8 +218,8 @@ impl Change<'_> {
         }
     }
 
-    /// Waits until all machines have taken a revision, and confirms it if nobody else shall.
-    async fn take(&mut self, revision: &Revision) -> Result<()> {
+    /// Waits until all machines have taken a revision, and confirms it if no one else shall.
+    async fn wait_until_taken(&mut self, revision: &Revision) -> Result<()> {
         let deadline = Instant::now() + self.confirm.unwrap_or(TAKE_LIMIT).min(TAKE_LIMIT);
         loop {
             let (keys, _) = read_again(self.store).await?;

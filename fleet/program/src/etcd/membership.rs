@@ -1,4 +1,4 @@
-//! Says by a lease that this machine lives, follows the keys of the fleet, and undoes a revision that nobody
+//! Says by a lease that this machine lives, follows the keys of the fleet, and undoes a revision that no one
 //! confirms or that this machine can't take.
 
 use std::sync::Arc;
@@ -79,20 +79,20 @@ impl Membership {
     }
 
     async fn follow(&mut self) -> Result<std::convert::Infallible> {
-        let (lease, mut keeper, mut answers) = self.keep_lease().await?;
+        let (lease, mut keeper, mut answers) = self.renew_lease().await?;
         self.claim_name(lease).await?;
         let snapshot = self.store.all().await?;
         self.keys = Keys::of(&snapshot, |key, refusal| self.view.refuse(key, refusal));
         let mut watch = self.store.watch(snapshot.at + 1).await?;
-        self.note_keys();
-        // What was told before may have ended with another lease.
+        self.publish_keys();
+        // What was published before may have ended with another lease.
         self.state.mark_changed();
         let mut prolong = tokio::time::interval(Duration::from_secs(self.lease_seconds) / 4);
         let (mut alive, limit) = (Instant::now(), Duration::from_secs(self.lease_seconds) / 2);
         loop {
             let undo_at = self.pending.map(|(_, until)| until);
             tokio::select! {
-                changed = next_changes(&mut watch) => self.note_changes(changed?)?,
+                changed = next_changes(&mut watch) => self.apply_events(changed?)?,
                 answer = answers.message() => {
                     let ttl = answer?.context("the lease is not prolonged any more")?.ttl();
                     if ttl <= 0 {
@@ -113,15 +113,15 @@ impl Membership {
                     changed.context("the thread that asks the router has ended")?;
                     let check = self.check.borrow_and_update().clone();
                     let value = check.as_ref().map(to_json).unwrap_or_default();
-                    self.store.put(&format!("{CHECK}{}", self.machine), value, lease).await?;
+                    self.store.put_key(&format!("{CHECK}{}", self.machine), value, lease).await?;
                 }
-                () = at(undo_at) => self.undo("nobody confirmed it").await?,
+                () = at(undo_at) => self.undo("no one confirmed it").await?,
             }
         }
     }
 
     /// Prolongs the lease of this process, or is granted another one.
-    async fn keep_lease(&mut self) -> Result<(i64, LeaseKeeper, LeaseKeepAliveStream)> {
+    async fn renew_lease(&mut self) -> Result<(i64, LeaseKeeper, LeaseKeepAliveStream)> {
         if let Some(lease) = self.lease {
             let mut client = self.store.client().await?;
             let kept = timeout(REQUEST_LIMIT, client.lease_keep_alive(lease)).await;
@@ -151,7 +151,7 @@ impl Membership {
         let own = keys.machines.get(&self.machine).is_some_and(|member| member.run == self.run);
         let value = self.member();
         if own {
-            return self.store.put(&key, value, lease).await;
+            return self.store.put_key(&key, value, lease).await;
         }
         if !self.store.replace(&key, 0, value, lease).await? {
             self.view.refuse(&key, Refusal::SameName);
@@ -163,7 +163,7 @@ impl Membership {
     async fn publish_state(&mut self, lease: i64) -> Result<()> {
         let key = format!("{MACHINE}{}", self.machine);
         let value = self.member();
-        self.store.put(&key, value, lease).await?;
+        self.store.put_key(&key, value, lease).await?;
         let failure = self.state.borrow().failure.clone();
         let pending = self.pending.map(|(number, _)| number);
         match failure.filter(|(number, _)| Some(*number) == pending) {
@@ -172,7 +172,7 @@ impl Membership {
         }
     }
 
-    /// Puts a revision with what was before in the place of the pending one, unless somebody did so.
+    /// Puts a revision with what was before in the place of the pending one, unless someone did so.
     async fn undo(&mut self, why: &str) -> Result<()> {
         self.pending = None;
         let undone = self.keys.revision.as_ref().and_then(|revision| revision.undoing(why));
@@ -180,7 +180,7 @@ impl Membership {
         self.store.replace(CONFIG, self.keys.config_changed, to_json(&revision), 0).await.map(drop)
     }
 
-    fn note_changes(&mut self, changes: Vec<(EventType, etcd_client::KeyValue)>) -> Result<()> {
+    fn apply_events(&mut self, changes: Vec<(EventType, etcd_client::KeyValue)>) -> Result<()> {
         for (kind, pair) in changes {
             let Some(pair) = self.store.pair(&pair) else { continue };
             match kind {
@@ -188,7 +188,7 @@ impl Membership {
                 EventType::Delete => self.keys.remove(&pair.key),
             }
         }
-        self.note_keys();
+        self.publish_keys();
         let own = self.keys.machines.get(&self.machine);
         anyhow::ensure!(own.is_some_and(|member| member.run == self.run), "the lease has ended");
         Ok(())
@@ -201,7 +201,7 @@ impl Membership {
     }
 
     /// Tells the status and the router's thread what is so now.
-    fn note_keys(&mut self) {
+    fn publish_keys(&mut self) {
         let pending =
             self.keys.revision.as_ref().and_then(|revision| {
                 revision.pending.as_ref().map(|pending| (revision.number, pending.seconds))
@@ -230,7 +230,7 @@ async fn next_changes(watch: &mut WatchStream) -> Result<Vec<(EventType, etcd_cl
     Ok(events.filter_map(|event| Some((event.event_type(), event.kv()?.clone()))).collect())
 }
 
-/// Waits until then; without an end if there is no time.
+/// Waits until then; for ever without a time.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time.into()).await,

@@ -117,7 +117,7 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     Ok(versioned.value)
 }
 
-/// A number that nobody can guess.
+/// A number that no one can guess.
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     let mut bytes = [0; 8];

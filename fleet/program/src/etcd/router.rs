@@ -1,5 +1,5 @@
 //! Gives the router of this machine its part of the fleet's configuration, by its control socket, and looks
-//! what it has. It is no matter to the router whether this thread or etcd lives.
+//! what it has. The router goes on whether this thread and etcd live or not.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -21,8 +21,7 @@ use crate::config::{Config, Etcd};
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often the router is asked what it has.
 const LOOK: Duration = Duration::from_secs(1);
-/// The pause before a configuration that the router refused is tried again, as while another one is to be
-/// confirmed there.
+/// The pause before a configuration that the router refused is tried again, as while it has a pending one.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long the router may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -96,11 +95,11 @@ impl RouterConfiguration {
         }
         let revision = wanted.revision.as_ref();
         if let Some(revision) = revision.filter(|revision| self.is_due(revision)) {
-            self.take(revision)?;
+            self.take_revision(revision)?;
             self.looked = None;
         }
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
-            self.look()?;
+            self.poll_router()?;
             self.looked = Some(Instant::now());
         }
         Ok(())
@@ -125,7 +124,7 @@ impl RouterConfiguration {
     }
 
     /// Has the router become what a revision says; a refusal is noted.
-    fn take(&mut self, revision: &Revision) -> Result<()> {
+    fn take_revision(&mut self, revision: &Revision) -> Result<()> {
         // A process that finds a router later can't know what it had before.
         if self.before.is_none() && self.taken.is_none() {
             self.before = self.configuration()?;
@@ -166,7 +165,7 @@ impl RouterConfiguration {
         Document::parse(&content.text)?.render(&self.config.machine, content.seed)
     }
 
-    fn look(&mut self) -> Result<()> {
+    fn poll_router(&mut self) -> Result<()> {
         let now = self.configuration()?;
         self.state.is_changed = self.taken.is_some() && now != self.taken;
         let status = self.read(&format!("{}.status_json", self.config.balancer))?;
@@ -215,9 +214,9 @@ fn connect(socket: &Path) -> Result<ControlClient<UnixStream>> {
     Ok(ControlClient::new(stream)?)
 }
 
-/// Replaces a file whole. It has the seed, so nobody else reads it.
+/// Replaces a file whole. It has the seed, so no one else reads it.
 fn write_file(path: &Path, text: &str) -> Result<()> {
-    let name = path.file_name().ok_or_else(|| anyhow!("{} is no file", path.display()))?;
+    let name = path.file_name().ok_or_else(|| anyhow!("{} does not name a file", path.display()))?;
     let beside = path.with_file_name(format!(".{}.new", name.to_string_lossy()));
     let write = || {
         let mut options = std::fs::OpenOptions::new();

@@ -113,7 +113,7 @@ impl Store {
         Some(Pair { key, value: pair.value().to_vec(), changed: pair.mod_revision() })
     }
 
-    pub(crate) async fn put(&mut self, key: &str, value: Vec<u8>, lease: i64) -> Result<()> {
+    pub(crate) async fn put_key(&mut self, key: &str, value: Vec<u8>, lease: i64) -> Result<()> {
         let key = format!("{}{key}", self.prefix);
         let put = async |mut client: Client| {
             let options = PutOptions::new().with_lease(lease);
@@ -122,8 +122,8 @@ impl Store {
         self.repeat(put).await.map(drop)
     }
 
-    /// Puts a value if nobody changed the key since `changed`, 0 for one that is not there; whether that was
-    /// so. No two values are the same, so that an answer that was lost is no refusal.
+    /// Puts a value if no one changed the key since `changed`, 0 for one that is not there; whether that was
+    /// so. No two values are the same, so that a lost answer is not taken for a refusal.
     pub(crate) async fn replace(
         &mut self,
         key: &str,

@@ -87,7 +87,7 @@ impl Keys {
     }
 }
 
-/// A configuration that is no file of a fleet was written by something else than this program.
+/// A configuration that does not parse as a fleet's file was written by something else than this program.
 fn check_content(content: &Content) -> Result<(), Refusal> {
     Document::parse(&content.text).map(drop).map_err(|_| Refusal::Malformed)
 }
@@ -305,7 +305,7 @@ pub(crate) struct MachineReport {
     /// Members that its router's own checks find down.
     pub(crate) down: Vec<String>,
     pub(crate) differs: bool,
-    /// How it differs.
+    /// How it differs from the revision; empty if it agrees.
     pub(crate) explanation: String,
 }
 

@@ -255,8 +255,8 @@ pub(super) enum TunnelKind {
     Plain(IpTunnel),
     /// Of IPsec, for which packets of IPIP may be, too.
     Ipsec,
-    /// A port that is no tunnel, but hands over packets as the machine that sent them had them: the checksum
-    /// within another header may still be missing, which the card shall write, and no program sees that.
+    /// A port that hands over packets as the machine that sent them had them: the checksum within another
+    /// header may still be missing, which the card shall write, and no program sees that.
     Veth,
 }
 

@@ -266,8 +266,7 @@ pub(super) const fn header_length(protocol: TunnelProtocol) -> usize {
     }
 }
 
-/// Buckets of the table of tunnels that packets arrive by, and how many of them are looked at, one after
-/// another.
+/// Buckets of the table of tunnels that packets arrive by, and how many of them are probed in a row.
 pub(super) const TUNNEL_BUCKETS: usize = 1024;
 pub(super) const TUNNEL_PROBES: usize = 4;
 /// 32-bit words of a bucket: outer source and destination, as they are on the wire; [`TunnelInput`]'s state,
@@ -289,7 +288,7 @@ pub(super) struct TunnelInput {
 }
 
 impl TunnelInput {
-    /// The words of its bucket, of which the state is written last.
+    /// The words of its bucket; the state is written last.
     pub(super) fn encode_words(&self) -> [u32; TUNNEL_BUCKET_WORDS] {
         let address = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
         let state = u32::from(protocol_number(self.protocol))

@@ -72,8 +72,7 @@ pub struct Memory {
     pub(super) looks_up_flows: bool,
     /// Where sources are known to be, once there is a bridge.
     pub(super) fdb: Option<FdbTable>,
-    /// Whether programs that are made from now on put headers of tunnels in front of packets, and take them
-    /// off.
+    /// Whether programs that are made from now on put headers of tunnels on and take them off.
     pub(super) has_tunnels: bool,
 }
 
@@ -225,14 +224,13 @@ impl Memory {
     }
 
     /// Fills the record of a tunnel's header. Programs read its words one by one, so none may read it yet: no
-    /// hop has led to it since all runs ended that may have seen one that did.
+    /// hop has pointed to it since all runs ended that may have seen one that did.
     pub(super) fn write_tunnel(&self, number: u32, header: &TunnelHeader) {
         let words = &self.tunnels[number as usize * TUNNEL_WORDS..];
         words.iter().zip(header.encode_words()).for_each(|(word, new)| word.store(new, Relaxed));
     }
 
-    /// Has packets with this outer header come by the port of a tunnel. No program may have seen another in
-    /// the bucket.
+    /// Has packets with this outer header come by the port of a tunnel. The bucket must be new to programs.
     pub(super) fn set_tunnel_input(&self, bucket: usize, input: &TunnelInput) {
         let words = &self.tunnel_inputs[bucket * TUNNEL_BUCKET_WORDS..];
         let new = input.encode_words();

@@ -293,7 +293,7 @@ impl Asked {
 fn find_kernel_route(source: IpAddr, destination: IpAddr, input: u32) -> io::Result<KernelRoute> {
     let question =
         RouteQuestion { source: Some(source), input: Some(input), ..RouteQuestion::to(destination) };
-    let RouteAnswer { kind, output, gateway, .. } = question.ask()?;
+    let RouteAnswer { kind, output, gateway, .. } = question.ask_kernel()?;
     let is_forwarded = kind == RouteAnswer::UNICAST;
     let to =
         gateway.map_or_else(|| destination.to_string(), |gateway| format!("{destination} via {gateway}"));

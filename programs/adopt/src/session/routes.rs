@@ -42,8 +42,8 @@ impl RouteQuestion {
         RouteQuestion { destination, source: None, tos: 0, input: None, output: None }
     }
 
-    /// Asks the kernel. An error of it may say that there is no route.
-    pub(super) fn ask(&self) -> io::Result<RouteAnswer> {
+    /// Asks the kernel, whose error may say that it has none.
+    pub(super) fn ask_kernel(&self) -> io::Result<RouteAnswer> {
         let answer = netlink::query_one(NETLINK_ROUTE, GET_ROUTE, &self.encode())?;
         RouteAnswer::parse(&answer.ok_or_else(netlink::nonsense)?.body)
     }

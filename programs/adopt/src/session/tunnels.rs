@@ -104,7 +104,7 @@ fn find_route(tunnel: &IpTunnel) -> io::Result<Option<TunnelRoute>> {
         output: tunnel.lower,
         ..RouteQuestion::to(tunnel.remote.into())
     };
-    match question.ask() {
+    match question.ask_kernel() {
         Ok(answer) => Ok(read_route(tunnel, &answer)),
         // No route, or the machine does not have the source address: the kernel sends nothing either.
         Err(error) if fast::is_shortage(&error) => Err(error),
@@ -118,7 +118,7 @@ fn is_local(tunnel: &IpTunnel) -> io::Result<bool> {
     if tunnel.local.is_unspecified() || tunnel.local.is_loopback() {
         return Ok(false);
     }
-    match RouteQuestion::to(tunnel.local.into()).ask() {
+    match RouteQuestion::to(tunnel.local.into()).ask_kernel() {
         Ok(answer) => Ok(answer.kind == RouteAnswer::LOCAL),
         Err(error) if fast::is_shortage(&error) => Err(error),
         Err(_) => Ok(false),

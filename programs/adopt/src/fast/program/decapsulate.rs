@@ -79,8 +79,7 @@ fn find_tunnel(w: &mut ProgramWriter<'_>, is_found: Label) {
 }
 
 /// By the word in `R1`, which `R2` has then: `R0` = the tunnel's port, `R4` = the record of that. All IPv4
-/// that arrives where the outer packet did must be forwarded, and by the same routes as what arrives by the
-/// tunnel.
+/// that arrives at the outer packet's port must be forwarded, by the same routes as at the tunnel's.
 fn check_port(w: &mut ProgramWriter<'_>) {
     w.a.set(R2, R1);
     w.load_slot(R1, Slot::Port);
@@ -185,7 +184,7 @@ fn enter_tunnel(w: &mut ProgramWriter<'_>) {
         w.a.compute(Subtract, R1, R2);
         w.store_slot(slot, R1);
     }
-    // By way of a register: older verifiers know no other number on the stack but 0.
+    // Through a register: older verifiers know no other number on the stack but 0.
     w.a.set(R1, 1);
     w.store_slot(Slot::IsWithin, R1);
     w.store_slot(Slot::Port, R0);
