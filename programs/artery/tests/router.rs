@@ -227,7 +227,7 @@ fn a_service_has_a_check_of_its_own_or_that_of_all() {
 fn how_services_are_shared_out_is_said_only_of_services() {
     let port = ["router", "--print", "--port", "eth1=10.0.1.1/24"];
     for (options, expected) in [
-        (&["--nat"][..], "--method, --check and --nat are about services; name one by --service"),
+        (&["--nat"][..], "--method, --seed, --check and --nat are about services; name one by --service"),
         (&["--service", "192.0.2.1=a=10.0.1.2", "--method", "random"], "--method 'random': "),
         (&["--service", "192.0.2.1=a=10.0.1.2", "--check", "knock"], "--check 'knock': "),
     ] {
