@@ -138,7 +138,7 @@ mod tests {
         for switch in [Switch::Bridge, Switch::Veb, Switch::VebLink1] {
             for (workers, hosts) in [(1, 2), (2, 600)] {
                 let memory = Memory { switch, hosts, workers, millis: 40 };
-                assert!(memory.rate().unwrap() > 0.05, "{memory:?}");
+                assert!(memory.rate().unwrap() > 0.0, "{memory:?}");
             }
         }
     }

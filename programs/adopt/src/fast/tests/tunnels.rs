@@ -231,7 +231,7 @@ fn out_of_tunnels_the_program_sends_what_is_within_as_the_decision_says() {
             *reasons.entry(reason.clone()).or_insert(0) += count;
         }
     }
-    assert!(sent.iter().all(|count| *count > 1000) && by_tunnel > 1000, "{sent:?} {by_tunnel} {reasons:?}");
+    assert!(sent.iter().all(|count| *count > 500) && by_tunnel > 500, "{sent:?} {by_tunnel} {reasons:?}");
     for reason in ["Tunnel", "Malformed", "Expired", "NoRoute", "ReversePath", "TooBig", "Policy", "Source"] {
         assert!(reasons.contains_key(reason), "{reason} was not met: {reasons:?}");
     }
@@ -344,7 +344,7 @@ fn into_tunnels_the_program_puts_the_header_that_the_decision_says() {
         expected.check_counters(&rig);
     }
     let [xdp, tc] = tunnelled;
-    assert!(xdp > 1000 && tc > 1000 && plain > 1000, "{tunnelled:?} {plain}");
+    assert!(xdp > 500 && tc > 500 && plain > 500, "{tunnelled:?} {plain}");
 }
 
 /// How long a packet takes by each hook, in front of which a header is put, beside one that is only
