@@ -12,18 +12,19 @@ pub(super) fn identity(member: &Member) -> Identity<'_> {
 
 /// The members that a balancer with `configured` ones begins with, if it replaces one whose arguments named
 /// `before` and that has `running` now. Where arguments now say of a member what they said before, what
-/// handlers did to it stays: its weight, or that it was removed. Members that handlers added stay unless the
-/// arguments now have their name.
-pub(super) fn keep_changes(configured: &[Member], before: &[Member], running: &[Member]) -> Vec<Member> {
+/// handlers did to it stays: its weight, or that it was removed. Members that handlers added stay unless one
+/// of the arguments has their name.
+pub(super) fn carry_changes(configured: &[Member], before: &[Member], running: &[Member]) -> Vec<Member> {
     let (before, running_now) = (by_identity(before), by_identity(running));
-    let names: HashSet<&str> = configured.iter().map(|member| &*member.name).collect();
     let named = configured.iter().filter_map(|member| match before.get(&identity(member)) {
         Some(same) if *same == member => running_now.get(&identity(member)).copied(),
         _ => Some(member),
     });
+    let named: Vec<&Member> = named.collect();
+    let names: HashSet<&str> = named.iter().map(|member| &*member.name).collect();
     let was_added = |member: &&Member| !before.contains_key(&identity(member));
     let added = running.iter().filter(was_added).filter(|member| !names.contains(&*member.name));
-    named.chain(added).cloned().collect()
+    named.iter().copied().chain(added).cloned().collect()
 }
 
 fn by_identity(members: &[Member]) -> HashMap<Identity<'_>, &Member> {
@@ -37,7 +38,7 @@ mod tests {
     fn kept(configured: &[&str], before: &[&str], running: &[&str]) -> Vec<String> {
         let [configured, before, running] = [configured, before, running]
             .map(|list| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<Member>>());
-        let kept = keep_changes(&configured, &before, &running);
+        let kept = carry_changes(&configured, &before, &running);
         kept.iter().map(|member| format!("{} {} {}", member.name, member.address, member.weight)).collect()
     }
 
@@ -47,6 +48,7 @@ mod tests {
         let running = ["a 10.0.0.1 weight 0", "b 10.0.0.2 weight 2", "d 10.0.0.4 weight 3"];
         assert_eq!(kept(&before, &before, &running), ["a 10.0.0.1 0", "b 10.0.0.2 2", "d 10.0.0.4 3"]);
         assert_eq!(kept(&before[1..], &before, &running), ["b 10.0.0.2 2", "d 10.0.0.4 3"]);
+        assert_eq!(kept(&before, &before, &["b 10.0.0.9"]), ["b 10.0.0.9 1"], "one in the place of another");
     }
 
     #[test]

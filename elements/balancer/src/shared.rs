@@ -1,6 +1,6 @@
 //! State that the copies of a balancer on several workers share: its members, under a lock
 //! that no packet takes.
-use super::by_hand::{identity, keep_changes};
+use super::by_hand::{carry_changes, identity};
 use super::computed::AnswerRule;
 use super::nat_flows::NatFlows;
 use super::service::Service;
@@ -95,12 +95,12 @@ impl SharedBalancer {
     }
 
     /// Takes over from the balancer that this one replaces which members are up, and what handlers changed in
-    /// it, as [`keep_changes`] says. Only the first call does anything; each copy calls it first of all.
+    /// it, as [`carry_changes`] says. Only the first call does anything; each copy calls it first of all.
     pub(super) fn take_over(&self, old: &SharedBalancer, now: Duration) {
         self.has_taken_over.call_once(|| {
             let views: Vec<MemberView> = old.lock_members().view_members().collect();
             let running: Vec<Member> = views.iter().map(|view| (*view.member).clone()).collect();
-            let mut list = keep_changes(&self.configured, &old.configured, &running);
+            let mut list = carry_changes(&self.configured, &old.configured, &running);
             list.retain(|member| self.check_member(member).is_ok());
             let mut members = self.lock_members();
             // Too many in all for the method, which those of the arguments alone are not.

@@ -247,7 +247,7 @@ fn of_vrfs_among(links: &[Link], ports: &[Port], family: Option<Family>, why: &s
 pub(super) struct TunnelLink {
     pub(super) name: String,
     pub(super) kind: TunnelKind,
-    /// The port that it is, if it is one.
+    /// The port that it is, or of a veth also the VLAN or bond over it, if that is one.
     pub(super) port: Option<Port>,
 }
 
@@ -255,8 +255,8 @@ pub(super) enum TunnelKind {
     Plain(IpTunnel),
     /// Of IPsec, for which packets of IPIP may be, too.
     Ipsec,
-    /// A port that hands over packets as the machine that sent them had them: the checksum within another
-    /// header may still be missing, which the card shall write, and no program sees that.
+    /// Hands over packets as they were sent: the checksum within another header may still be missing, which
+    /// the card shall write, and no program sees that.
     Veth,
 }
 
@@ -272,7 +272,15 @@ pub(super) fn find_tunnels(ports: &[Port]) -> io::Result<Vec<TunnelLink>> {
             None if link.kind == "veth" => TunnelKind::Veth,
             None => return None,
         };
-        let port = ports.iter().find(|port| port.index == link.index).cloned();
+        let is_it = |port: &&Port| match kind {
+            TunnelKind::Veth => {
+                port.index == link.index
+                    || port.vlan_on == Some(link.index)
+                    || link.master == Some(port.index)
+            }
+            _ => port.index == link.index,
+        };
+        let port = ports.iter().find(is_it).cloned();
         Some(TunnelLink { name: link.name, kind, port })
     };
     Ok(dump_links()?.into_iter().filter_map(tunnel_of).collect())

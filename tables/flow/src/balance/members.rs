@@ -187,17 +187,7 @@ impl Members {
         Ok(())
     }
 
-    /// Says whether a member's checks pass.
-    pub fn set_up(&mut self, name: &str, is_up: bool, now: Duration) -> Result<(), BalanceError> {
-        let seat = self.seats.get_mut(name)?;
-        if seat.is_up != is_up {
-            seat.is_up = is_up;
-            self.publish_choice(now);
-        }
-        Ok(())
-    }
-
-    /// Says of all members at once whether their checks pass; None leaves one as it is. One choice is made.
+    /// Says of members whether their checks pass; None leaves one as it is. One choice is made for all.
     pub fn update_health(&mut self, is_up: impl Fn(&Member) -> Option<bool>, now: Duration) {
         let mut has_changed = false;
         for seat in self.seats.iter_mut() {

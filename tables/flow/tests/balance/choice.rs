@@ -64,11 +64,11 @@ fn flows_of_a_member_that_is_down_move_or_stay_as_was_said() {
         let mut rig = Rig::new(Settings { down, ..Settings::default() });
         let id = rig.add("a 10.0.0.1").unwrap();
         rig.add("b 10.0.0.2").unwrap();
-        rig.members.set_up("a", false, NOW).unwrap();
+        rig.set_up("a", false);
         assert!(names(&mut rig, &flows(100)).iter().all(|name| name.as_deref() == Some("b")));
         assert_eq!(rig.member(id).is_some(), down == Down::Stays);
         assert_eq!(rig.named("a").is_some(), down == Down::Stays);
-        rig.members.set_up("a", true, NOW).unwrap();
+        rig.set_up("a", true);
         assert!(rig.member(id).is_some(), "it is still the same");
     }
 }
@@ -82,7 +82,7 @@ fn when_all_are_down_all_are_used_unless_that_is_not_wanted() {
             rig.add("b 10.0.0.2").unwrap();
             assert_eq!(rig.pick(flow(1), NOW).is_some(), fails_open, "{method}");
             assert_eq!(rig.member(id).is_some(), fails_open);
-            rig.members.set_up("b", true, NOW).unwrap();
+            rig.set_up("b", true);
             assert_eq!(rig.name(flow(1), NOW).as_deref(), Some("b"));
             assert_eq!(rig.member(id), None);
         }
@@ -92,7 +92,7 @@ fn when_all_are_down_all_are_used_unless_that_is_not_wanted() {
 #[test]
 fn a_drained_member_that_is_up_does_not_keep_the_rest_from_failing_open() {
     let mut rig = Rig::with(Method::MAGLEV, &[0, 1]);
-    rig.members.set_up("m1", false, NOW).unwrap();
+    rig.set_up("m1", false);
     assert_eq!(rig.name(flow(1), NOW).as_deref(), Some("m1"));
     rig.members.set_weight("m1", 0, NOW).unwrap();
     assert_eq!(rig.name(flow(1), NOW), None);
@@ -144,7 +144,7 @@ fn what_is_refused_changes_nothing() {
     assert_eq!(rig.add("m0 10.0.0.9"), Err(BalanceError::Exists("m0".to_string())));
     assert_eq!(rig.members.remove("m9", NOW), Err(no_such("m9")));
     assert_eq!(rig.members.set_weight("m9", 1, NOW), Err(no_such("m9")));
-    assert_eq!(rig.members.set_up("m9", true, NOW), Err(no_such("m9")));
+    rig.set_up("m9", false);
     assert!(matches!(rig.add("b 0.0.0.0"), Err(BalanceError::NoHost { .. })));
     let twice = vec![member(5, 1), member(6, 1), member(5, 1)];
     assert_eq!(rig.members.replace_members(twice, NOW), Err(BalanceError::Exists("m5".to_string())));
@@ -228,7 +228,7 @@ fn members_are_known_by_where_they_are_as_long_as_flows_can_have_them() {
     assert!(has(&mut rig, [10, 0, 0, 2], 80) && !has(&mut rig, [10, 0, 0, 2], 8080));
     rig.members.remove("a", NOW).unwrap();
     assert!(!has(&mut rig, [10, 0, 0, 1], 80) && has(&mut rig, [10, 0, 0, 1], 8080));
-    rig.members.set_up("b", false, NOW).unwrap();
+    rig.set_up("b", false);
     rig.add("d 10.0.0.4").unwrap();
     assert!(!has(&mut rig, [10, 0, 0, 1], 8080) && has(&mut rig, [10, 0, 0, 4], 80));
 }

@@ -77,7 +77,7 @@ impl Model {
             }
             Change::Up(number, is_up) => {
                 let known = self.members.get_mut(&number);
-                assert_eq!(rig.members.set_up(&name(number), is_up, NOW).is_ok(), known.is_some());
+                rig.set_up(&name(number), is_up);
                 return known.is_some_and(|known| std::mem::replace(&mut known.is_up, is_up) != is_up);
             }
             Change::Method(number) => self.settings.method = Method::ALL[number],
@@ -115,9 +115,8 @@ impl Model {
         let mut twin = Rig::new(self.settings);
         let list = self.members.iter().rev().map(|(number, known)| member(*number, known.weight)).collect();
         twin.members.replace_members(list, NOW).unwrap();
-        for (number, known) in &self.members {
-            twin.members.set_up(&format!("m{number}"), known.is_up, NOW).unwrap();
-        }
+        let known = |name: &str| self.members.iter().find(|(number, _)| *name == *format!("m{number}"));
+        twin.members.update_health(|member| known(&member.name).map(|(_, known)| known.is_up), NOW);
         for number in 0..64 {
             assert_eq!(rig.name(flow(number), NOW), twin.name(flow(number), NOW));
         }

@@ -35,6 +35,10 @@ impl Rig {
     pub(crate) fn add(&mut self, text: &str) -> Result<MemberId, BalanceError> {
         self.members.add_member(text.parse().unwrap(), NOW)
     }
+    /// Says whether the checks of a member pass; nothing changes without such a member.
+    pub(crate) fn set_up(&mut self, name: &str, is_up: bool) {
+        self.members.update_health(|member| (*member.name == *name).then_some(is_up), NOW);
+    }
     /// Who takes a new flow.
     pub(crate) fn pick(&mut self, flow: Flow, now: Duration) -> Option<MemberId> {
         self.balancer.choice_at(&self.reader.turn()).pick_member(&mut self.local, flow, now)
