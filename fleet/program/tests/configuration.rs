@@ -187,6 +187,7 @@ fn machines_keep_what_they_have_without_etcd_and_agree_once_it_is_back() {
         }
         let (is_done, said) = machines[0].say(&["apply", &two]);
         assert!(!is_done && said.contains("etcd at http://10.77.2."), "{said}");
+        assert!(said.contains("Connection refused") && !said.contains("ConnectError"), "{said}");
         assert_eq!(machines.iter().map(Machine::configuration).collect::<Vec<_>>(), before);
         (0..3).try_for_each(|place| servers.start_one(place))?;
         let begun = Instant::now();

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::revision::{Check, Member, MemberState, to_json};
-use super::store::{Pair, REQUEST_LIMIT, Store};
+use super::store::{Pair, REQUEST_LIMIT, Store, to_error};
 use super::view::{CHECK, CONFIG, Keys, MACHINE, View};
 use super::{ToRouter, Wanted};
 use crate::config::{Config, Etcd};
@@ -94,7 +94,7 @@ impl Membership {
             tokio::select! {
                 changed = next_changes(&mut watch) => self.apply_events(changed?)?,
                 answer = answers.message() => {
-                    let ttl = answer?.context("the lease is not prolonged any more")?.ttl();
+                    let ttl = answer.map_err(to_error)?.context("the lease is not prolonged any more")?.ttl();
                     if ttl <= 0 {
                         self.lease = None;
                         bail!("the lease has ended");
@@ -103,7 +103,7 @@ impl Membership {
                 }
                 _ = prolong.tick() => {
                     anyhow::ensure!(alive.elapsed() < limit, "no answer for {} ms", limit.as_millis());
-                    keeper.keep_alive().await?;
+                    keeper.keep_alive().await.map_err(to_error)?;
                 }
                 changed = self.state.changed() => {
                     changed.context("the thread that asks the router has ended")?;
@@ -128,14 +128,14 @@ impl Membership {
             match kept.context("no answer")? {
                 Ok((keeper, answers)) => return Ok((lease, keeper, answers)),
                 Err(etcd_client::Error::LeaseKeepAliveError(_)) => self.lease = None,
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(to_error(error)),
             }
         }
         let lease = self.store.grant(self.lease_seconds).await?;
         self.lease = Some(lease);
         let mut client = self.store.client().await?;
         let kept = timeout(REQUEST_LIMIT, client.lease_keep_alive(lease)).await;
-        let (keeper, answers) = kept.context("no answer")??;
+        let (keeper, answers) = kept.context("no answer")?.map_err(to_error)?;
         Ok((lease, keeper, answers))
     }
 
@@ -224,7 +224,7 @@ impl Membership {
 }
 
 async fn next_changes(watch: &mut WatchStream) -> Result<Vec<(EventType, etcd_client::KeyValue)>> {
-    let message = watch.message().await?.context("a watch ended")?;
+    let message = watch.message().await.map_err(to_error)?.context("a watch ended")?;
     anyhow::ensure!(!message.canceled(), "a watch ended: {}", message.cancel_reason());
     let events = message.events().iter();
     Ok(events.filter_map(|event| Some((event.event_type(), event.kv()?.clone()))).collect())

@@ -63,7 +63,7 @@ impl Store {
         }
         let connecting = Client::connect([self.endpoint()], Some(self.options.clone()));
         let connected = timeout(REQUEST_LIMIT, connecting).await.context("no answer")?;
-        let client = connected?;
+        let client = connected.map_err(to_error)?;
         self.client = Some(client.clone());
         Ok(client)
     }
@@ -79,7 +79,7 @@ impl Store {
         for _ in 0..ROUNDS * self.endpoints.len() {
             let answer = match self.client().await {
                 Ok(client) => match timeout(REQUEST_LIMIT, ask(client)).await {
-                    Ok(answer) => answer.map_err(anyhow::Error::new),
+                    Ok(answer) => answer.map_err(to_error),
                     Err(_) => Err(anyhow!("no answer within {} s", REQUEST_LIMIT.as_secs())),
                 },
                 Err(error) => Err(error),
@@ -157,7 +157,23 @@ impl Store {
         let options = WatchOptions::new().with_prefix().with_start_revision(from);
         let mut client = self.client().await?;
         let watching = client.watch(self.prefix.as_str(), Some(options));
-        Ok(timeout(REQUEST_LIMIT, watching).await.context("no answer to a watch")??)
+        timeout(REQUEST_LIMIT, watching).await.context("no answer to a watch")?.map_err(to_error)
+    }
+}
+
+/// The error in words: that of a request is a dump of the libraries' structures, with the cause innermost.
+pub(crate) fn to_error(error: etcd_client::Error) -> anyhow::Error {
+    let outer: &dyn std::error::Error = match &error {
+        etcd_client::Error::GRpcStatus(status) => status,
+        etcd_client::Error::TransportError(error) => error,
+        _ => return error.into(),
+    };
+    match std::iter::successors(outer.source(), |error| error.source()).last() {
+        Some(cause) => anyhow!("{cause}"),
+        None => match &error {
+            etcd_client::Error::GRpcStatus(status) => anyhow!("{}", status.message()),
+            _ => error.into(),
+        },
     }
 }
 
