@@ -137,12 +137,9 @@ fn signals_show_what_there_is_and_leave_the_router_as_it_was() {
 #[test]
 fn a_packet_that_waits_is_shown_where_it_is() {
     let folder = Folder::new();
-    let text = "RatedSource(DATA abc, RATE 100) -> q :: Queue(5) -> Idle";
+    // Room for as long as a busy machine may take until the trace begins.
+    let text = "RatedSource(DATA abc, RATE 100) -> q :: Queue(60000) -> Idle";
     let router = Router::start(&folder.path("s"), &["-e", text]);
-    while router.read("q.length") != "5" {
-        std::thread::yield_now();
-    }
-    assert_eq!(router.call(&["q.reset", "--write"]).status, 0);
     let shown = trace(&router, &[]);
     assert_eq!(shown.status, 0, "{shown:?}");
     assert!(shown.out.contains("3 bytes: 616263"), "{shown:?}");
