@@ -42,11 +42,16 @@ impl Target {
         self.0 |= more.0;
     }
 
+    /// Whether the frame takes the slow path.
+    #[inline(always)]
+    fn is_exception(self) -> bool {
+        self.0 & Target::EXCEPTION_BIT != 0
+    }
+
     /// The port that the frame leaves by; None on the slow path.
     #[inline(always)]
     pub fn port(self) -> Option<u16> {
-        let place = self.0 & Target::PLACE;
-        (place < Target::EXCEPTION_BIT).then_some(place)
+        (!self.is_exception()).then_some(self.0 & Target::PLACE)
     }
 
     /// The same for a frame that a filter tests, which carries IP and is not blocked yet.
@@ -134,7 +139,9 @@ impl BatchLookup {
         }
     }
 
-    #[inline(always)]
+    /// By itself, so that the loop has all registers: amid the switch's own code it loads spilled words for
+    /// each frame.
+    #[inline(never)]
     fn hash_addresses<'a>(
         &mut self,
         table: &MacTable,
@@ -172,7 +179,7 @@ impl BatchLookup {
                 }
                 None => target.merge(classifier.target_slow(table, pair)),
             }
-            if target.port().is_some() {
+            if !target.is_exception() {
                 stale.push(frame);
             }
         });
