@@ -35,7 +35,7 @@ use crate::path::PathReader;
 use artery_lpm::load::AnyPrefix;
 use artery_lpm::{Policy, Prefix, RouteTable, TableError};
 use artery_rcu::{Domain, Published};
-use artery_storage::{HugePages, Storage};
+use artery_storage::{GrowingPages, Storage};
 use artery_wire::EtherAddr;
 use port::Port;
 use side::{Claim, Side};
@@ -70,7 +70,7 @@ impl Default for Settings {
         Settings {
             policy_v4: Policy::default(),
             policy_v6: Policy::default(),
-            storage: Arc::new(HugePages),
+            storage: Arc::new(GrowingPages),
             most_neighbors: 1 << 18,
             seed: 0,
             forward_ipv4_link_local: false,

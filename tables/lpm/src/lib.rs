@@ -92,10 +92,11 @@
 //!
 //! # Memory
 //!
-//! All arrays are words in regions of a [`Storage`]: [`Pages`], [`HugePages`] (for big tables), or your own,
-//! such as a file that another process or a BPF program maps ([`Region::map_file`]); [`layout`] says what
-//! each word means. A region is address space of full size, and takes memory page by page as it is first
-//! written: a table reserves gigabytes and uses what [`memory`](RouteTable::memory) reports.
+//! All arrays are words in regions of a [`Storage`]: [`Pages`], [`HugePages`] (for big tables),
+//! [`GrowingPages`] (where most tables stay small), or your own, such as a file that another process or
+//! a BPF program maps ([`Region::map_file`]); [`layout`] says what each word means. A region is address
+//! space of full size, and takes memory page by page as it is first written: a table reserves gigabytes
+//! and uses what [`memory`](RouteTable::memory) reports.
 //!
 //! # What is not here, on purpose
 //!
@@ -131,7 +132,7 @@ pub use address::{Address, NotAPrefix, Prefix};
 pub use art::{
     Art, ArtReader, ArtView, CannotInsert, LevelReport, MemoryReport, NotStrides, Routes, Strides,
 };
-pub use artery_storage::{HugePages, Pages, Region, Simd, Storage, Word, Words};
+pub use artery_storage::{GrowingPages, HugePages, Pages, Region, Simd, Storage, Word, Words};
 pub use fib::v6::{Fib6, Fib6Reader, Fib6View};
 pub use fib::{ArrayBytes, BuildError, FibMemory, NeedsRebuild};
 pub use fib::{

@@ -32,6 +32,8 @@ impl Family for u128 {
 /// From this many routes on, `auto` takes the fast layout; below this many, the small one again.
 const MANY: usize = 1 << 16;
 const FEW: usize = 1 << 14;
+/// From this many routes on, the FIB is a big table to its storage.
+const BIG: usize = 1 << 10;
 
 /// A routing table, for the thread that changes it.
 pub struct RouteTable<A: Family> {
@@ -40,6 +42,8 @@ pub struct RouteTable<A: Family> {
     policy: Policy<A>,
     art: Art<A>,
     fib: Option<A::Fib>,
+    /// Whether the FIB has its memory as a big table.
+    is_big: bool,
     engine: Arc<Published<Engine<A>>>,
     compromise: Option<Compromise>,
 }
@@ -107,8 +111,8 @@ impl<A: Family> RouteTable<A> {
     ) -> Result<RouteTable<A>, TableError> {
         let art = Art::new(domain, policy_strides(&policy), &*storage)?;
         let engine = Arc::new(Published::new(domain, Engine::Art(art.reader())));
-        let mut table =
-            RouteTable { domain: domain.clone(), storage, policy, art, fib: None, engine, compromise: None };
+        let (domain, fib, compromise) = (domain.clone(), None, None);
+        let mut table = RouteTable { domain, storage, policy, art, fib, is_big: false, engine, compromise };
         table.compile_fib()?;
         Ok(table)
     }
@@ -240,18 +244,26 @@ impl<A: Family> RouteTable<A> {
             return;
         }
         let layout = self.fib.as_ref().map(Fib::layout);
-        if self.choose_layout() != layout && self.compile_fib().is_err() {
+        let suits = self.choose_layout() == layout && !self.has_outgrown_storage();
+        if !suits && self.compile_fib().is_err() {
             // Another layout would suit better, but it cannot get memory: this one stays.
             self.make_do_with(layout);
         }
+    }
+
+    /// Whether the FIB would get other memory if it were compiled now.
+    fn has_outgrown_storage(&self) -> bool {
+        !self.is_big && self.len() >= BIG && self.storage.for_big_tables().is_some()
     }
 
     /// Makes the FIB that the policy asks for and lets it forward. `auto` takes the next best if the routes
     /// don't fit, or the FIB not into the budget.
     fn compile_fib(&mut self) -> Result<(), TableError> {
         let mut layout = self.choose_layout();
+        self.is_big = self.len() >= BIG;
         loop {
-            let build = |layout| A::Fib::build(layout, &self.domain, &self.art, &*self.storage);
+            let storage = self.storage.for_big_tables().filter(|_| self.is_big).unwrap_or(&*self.storage);
+            let build = |layout| A::Fib::build(layout, &self.domain, &self.art, storage);
             match layout.map(build).transpose() {
                 Err(BuildError::Full(_)) if matches!(self.policy, Policy::Auto { .. }) => {
                     layout = self.make_do_with_less_than(layout);

@@ -127,6 +127,57 @@ impl Storage for Counting {
     }
 }
 
+/// Counts arrays, those of small tables and those of big ones.
+#[derive(Default)]
+struct BySize {
+    small: Counted,
+    big: Counted,
+}
+
+/// Counts arrays.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Storage for Counted {
+    fn map_region(&self, name: &'static str, bytes: usize) -> std::io::Result<Region> {
+        self.0.fetch_add(1, Relaxed);
+        Pages.map_region(name, bytes)
+    }
+}
+
+impl Storage for BySize {
+    fn map_region(&self, name: &'static str, bytes: usize) -> std::io::Result<Region> {
+        self.small.map_region(name, bytes)
+    }
+    fn for_big_tables(&self) -> Option<&dyn Storage> {
+        Some(&self.big)
+    }
+}
+
+#[test]
+fn a_table_that_becomes_big_gets_other_memory_once() {
+    let domain = Domain::new();
+    let storage = Arc::new(BySize::default());
+    let mut table = RouteTable::new(&domain, Policy::default(), storage.clone()).unwrap();
+    let (mut reader, engine) = (domain.reader(), table.reader());
+    let route = |n: u32| (Prefix::of(n << 8, 24), 1 + n % 3);
+    let counts = || (storage.small.0.load(Relaxed), storage.big.0.load(Relaxed));
+    (0..1023).for_each(|n| _ = table.insert(route(n).0, route(n).1).unwrap());
+    let (small, big) = counts();
+    assert_eq!(big, 0);
+    table.insert(route(1023).0, route(1023).1).unwrap();
+    let arrays = counts().1;
+    assert!(arrays > 0);
+    for n in 1024..2000 {
+        table.remove(route(n - 1024).0);
+        table.insert(route(n).0, route(n).1).unwrap();
+        table.insert(route(n - 1024).0, route(n - 1024).1).unwrap();
+    }
+    assert_eq!(counts(), (small, arrays));
+    let turn = reader.turn();
+    assert!((0..2000).all(|n| engine.lookup(&turn, n << 8 | 7) == route(n).1));
+}
+
 /// So many /16s with 400 hosts each, which cost the fast layout 256 KiB each.
 fn hosts(blocks: std::ops::Range<u32>) -> impl Iterator<Item = (Prefix<u32>, Group)> {
     let hosts = |block| (0..400).map(move |n| (Prefix::host((block << 16) + n * 163), 1 + n % 3));

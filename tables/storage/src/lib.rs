@@ -21,7 +21,7 @@ pub mod simd;
 mod tag_index;
 
 pub use buckets::{Buckets, Comeback, MOST_MEMBERS, MOST_SLOTS, by_weight, slot_shares};
-pub use region::{HugePages, Pages, Region, Storage, Word, Words, prefer_huge_pages};
+pub use region::{GrowingPages, HugePages, Pages, Region, Storage, Word, Words, prefer_huge_pages};
 pub use retire_list::RetireList;
 pub use simd::{Simd, prefetch};
 pub use tag_index::{BEYOND_LINE, Fill, NO_ENTRY, TagIndex};

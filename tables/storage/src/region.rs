@@ -16,6 +16,10 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 pub trait Storage: Send + Sync {
     /// A region of at least `bytes` zero bytes, for the array `name` of a table.
     fn map_region(&self, name: &'static str, bytes: usize) -> io::Result<Region>;
+    /// Where a table that has become big gets memory for arrays that it makes anew, if that is elsewhere.
+    fn for_big_tables(&self) -> Option<&dyn Storage> {
+        None
+    }
 }
 
 /// Memory of ordinary pages.
@@ -35,8 +39,25 @@ pub struct HugePages;
 impl Storage for HugePages {
     fn map_region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
         let region = Region::map_anonymous(bytes)?;
-        region.advise_huge();
+        region.advise_huge(0);
         Ok(region)
+    }
+}
+
+/// Memory for tables that are small mostly: ordinary pages for the first 4 MiB of an array, [`HugePages`]
+/// for what comes after that, and for big tables. The system clears a huge page in one go when its first
+/// word is written, 2 MiB, of which most arrays of a small table need a few words.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GrowingPages;
+
+impl Storage for GrowingPages {
+    fn map_region(&self, _: &'static str, bytes: usize) -> io::Result<Region> {
+        let region = Region::map_anonymous(bytes)?;
+        region.advise_huge(2 * ALIGN);
+        Ok(region)
+    }
+    fn for_big_tables(&self) -> Option<&dyn Storage> {
+        Some(&HugePages)
     }
 }
 
@@ -132,10 +153,23 @@ impl Region {
         let _ = unsafe { madvise(self.start.add(from).as_ptr().cast(), to - from, Advice::LinuxDontNeed) };
     }
 
-    fn advise_huge(&self) {
-        // SAFETY: advice on our own mapping changes no content. A system without huge pages refuses: then
-        // ordinary ones do.
-        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
+    /// Asks for huge pages from byte `from` on, which is a multiple of [`ALIGN`].
+    fn advise_huge(&self, from: usize) {
+        if from >= self.bytes {
+            return;
+        }
+        // SAFETY: the part lies in our own mapping, and advice changes no content. A system without huge
+        // pages refuses: then ordinary ones do.
+        let _ = unsafe {
+            madvise(self.start.add(from).as_ptr().cast(), self.bytes - from, Advice::LinuxHugepage)
+        };
+    }
+    /// The same for all, and at once where something lies in ordinary pages: the system copies them while
+    /// others read and write there. Before Linux 6.1 it does so by and by.
+    fn collapse_pages(&self) {
+        self.advise_huge(0);
+        // SAFETY: our own mapping, whose contents and addresses stay; a refusal changes nothing.
+        let _ = unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_COLLAPSE) };
     }
 }
 
@@ -181,6 +215,11 @@ impl<W: Word> Words<W> {
         Ok(Words { region, count, word: PhantomData })
     }
 
+    /// Asks for huge pages, also in the place of ordinary ones in which something lies.
+    pub fn prefer_huge_pages(&self) {
+        self.region.collapse_pages();
+    }
+
     /// Gives memory of a range of words back to the system where it can be: what they hold is
     /// lost, zero or unchanged.
     pub fn release_range(&self, range: Range<usize>) {
@@ -209,7 +248,7 @@ mod tests {
 
     #[test]
     fn words_are_zero_aligned_and_keep_what_is_written() {
-        for storage in [&Pages as &dyn Storage, &HugePages] {
+        for storage in [&Pages as &dyn Storage, &HugePages, &GrowingPages] {
             let words: Words<AtomicU64> = Words::new(storage, "test", 1000).unwrap();
             assert!(words.iter().all(|word| word.load(Relaxed) == 0));
             words[999].store(7, Relaxed);
@@ -259,6 +298,16 @@ mod tests {
         let theirs: Words<AtomicU32> = Words::new(&file, "test", 1024).unwrap();
         ours[5].store(55, Relaxed);
         assert_eq!(theirs[5].load(Relaxed), 55);
+    }
+
+    #[test]
+    fn words_stay_what_they_are_when_their_pages_become_huge() {
+        let words: Words<AtomicU64> = Words::new(&GrowingPages, "test", 3 << 17).unwrap();
+        let some = || (0..3 << 17).step_by(1000);
+        some().for_each(|at| words[at].store(at as u64, Relaxed));
+        words.prefer_huge_pages();
+        assert!(some().all(|at| words[at].load(Relaxed) == at as u64));
+        assert_eq!(words.iter().filter(|word| word.load(Relaxed) != 0).count(), some().count() - 1);
     }
 
     #[test]

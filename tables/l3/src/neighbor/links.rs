@@ -94,6 +94,8 @@ pub struct Links {
     used: Words<AtomicU8>,
     /// The neighbors' addresses, in two halves, where an index has no room for them.
     addresses: Words<AtomicU64>,
+    /// Whether many neighbors should have other pages than few.
+    grows: bool,
 }
 
 impl Links {
@@ -103,7 +105,17 @@ impl Links {
             words: Words::new(storage, "neighbor words", most)?,
             used: Words::new(storage, "neighbor use", most)?,
             addresses: Words::new(storage, "neighbor addresses", 2 * most)?,
+            grows: storage.for_big_tables().is_some(),
         })
+    }
+    /// Says that there are many neighbors: where the storage is for tables that grow, their words get huge
+    /// pages.
+    pub(super) fn expect_many(&self) {
+        if self.grows {
+            self.words.prefer_huge_pages();
+            self.used.prefer_huge_pages();
+            self.addresses.prefer_huge_pages();
+        }
     }
     /// How many neighbors there can be.
     pub fn capacity(&self) -> usize {

@@ -8,6 +8,9 @@ use artery_rcu::Domain;
 use artery_storage::RetireList;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The first id of a router with many neighbors.
+const MANY: NeighborId = NeighborId::new(1 << 10);
+
 /// The ids of a router's neighbors.
 pub struct NeighborIds {
     domain: Arc<Domain>,
@@ -56,6 +59,9 @@ impl NeighborIds {
         }
         let id = ids.alloc_id(self.links.capacity()).ok_or(Limit::Total)?;
         ids.in_use += 1;
+        if id == MANY {
+            self.links.expect_many();
+        }
         Ok(id)
     }
 
