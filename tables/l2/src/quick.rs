@@ -139,8 +139,8 @@ impl BatchLookup {
         }
     }
 
-    /// By itself, so that the loop has all registers: amid the switch's own code it loads spilled words for
-    /// each frame.
+    /// By itself, so that the loop has all registers: amid the switch's own code it loads words that were
+    /// spilled, for each frame.
     #[inline(never)]
     fn hash_addresses<'a>(
         &mut self,

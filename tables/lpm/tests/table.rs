@@ -134,7 +134,7 @@ struct BySize {
     big: Counted,
 }
 
-/// Counts arrays.
+/// Pages, and how many arrays lie in them.
 #[derive(Default)]
 struct Counted(AtomicUsize);
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 pub trait Storage: Send + Sync {
     /// A region of at least `bytes` zero bytes, for the array `name` of a table.
     fn map_region(&self, name: &'static str, bytes: usize) -> io::Result<Region>;
-    /// Where a table that has become big gets memory for arrays that it makes anew, if that is elsewhere.
+    /// Where a table that has become big gets memory for new arrays, if that is elsewhere.
     fn for_big_tables(&self) -> Option<&dyn Storage> {
         None
     }

@@ -108,8 +108,8 @@ impl Links {
             grows: storage.for_big_tables().is_some(),
         })
     }
-    /// Says that there are many neighbors: where the storage is for tables that grow, their words get huge
-    /// pages.
+    /// Says that there are many neighbors: where the storage is for tables that grow, huge pages are
+    /// requested for their words.
     pub(super) fn expect_many(&self) {
         if self.grows {
             self.words.prefer_huge_pages();
