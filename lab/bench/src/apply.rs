@@ -208,6 +208,25 @@ impl Report {
     }
 }
 
+/// What a change's figures say of the goals.
+fn verdicts_of(change: &str, of: &Figures) -> [Verdict; 2] {
+    let [lost, without]: [f64; 2] = ["lost", "lost without"].map(|name| of[name].iter().sum());
+    let pairs = of["longest gap"].iter().zip(&of["longest gap without"]);
+    let longer = Summary::of(&pairs.map(|(with, without)| with - without).collect::<Vec<_>>()).median;
+    [
+        Verdict::new(
+            &format!("{change}: no packet is lost by apply"),
+            lost <= without,
+            format!("{lost} lost in all stretches with it, {without} in those without"),
+        ),
+        Verdict::new(
+            &format!("{change}: the longest gap is at most {GOAL} ms longer than without apply"),
+            longer <= GOAL,
+            format!("{} ms, median of the pairs", number(longer)),
+        ),
+    ]
+}
+
 impl Findings for Report {
     const NAME: &'static str = "apply";
 
@@ -246,24 +265,6 @@ impl Findings for Report {
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
-        let judge = |(change, of): (&'static str, Figures)| {
-            let lost: f64 = of["lost"].iter().sum();
-            let without: f64 = of["lost without"].iter().sum();
-            let pairs = of["longest gap"].iter().zip(&of["longest gap without"]);
-            let longer = Summary::of(&pairs.map(|(with, without)| with - without).collect::<Vec<_>>()).median;
-            [
-                Verdict::new(
-                    &format!("{change}: no packet is lost by apply"),
-                    lost <= without,
-                    format!("{lost} lost in all stretches with it, {without} in those without"),
-                ),
-                Verdict::new(
-                    &format!("{change}: the longest gap is at most {GOAL} ms longer than without apply"),
-                    longer <= GOAL,
-                    format!("{} ms, median of the pairs", number(longer)),
-                ),
-            ]
-        };
-        self.rows().into_iter().flat_map(judge).collect()
+        self.rows().iter().flat_map(|(change, of)| verdicts_of(change, of)).collect()
     }
 }

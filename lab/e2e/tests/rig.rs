@@ -289,7 +289,7 @@ fn a_socket_made_inside_a_host_stays_there() {
 }
 
 #[test]
-fn a_running_program_can_be_watched_signalled_and_ends_with_its_handle() {
+fn a_running_program_can_be_watched_and_signalled() {
     artery_rig::test("process", |rig| {
         let a = rig.host("a")?;
         let mut talker =
@@ -299,7 +299,14 @@ fn a_running_program_can_be_watched_signalled_and_ends_with_its_handle() {
         let output = talker.stop(SOON)?;
         assert_eq!((output.code(), output.stdout.as_str()), (Some(3), "ready\nbye\n"));
         talker.signal(Signal::TERM); // To nobody.
+        Ok(())
+    });
+}
 
+#[test]
+fn a_running_program_ends_with_its_handle_and_so_do_its_children() {
+    artery_rig::test("family", |rig| {
+        let a = rig.host("a")?;
         let family = a.spawn(["sh", "-c", "sleep 1000 & echo child $!; wait"])?;
         family.wait_for("child", SOON)?;
         let child = family.stdout_so_far().trim().rsplit(' ').next().unwrap_or_default().to_owned();

@@ -110,8 +110,7 @@ impl Server {
             Request::SetMtu { name, mtu } => self.port(&name)?.set_mtu(mtu),
             Request::SetLinkLocal { index, addresses } => {
                 let name = self.made_index(index)?;
-                let failed =
-                    |e: io::Error| DeviceError::from_io(&name, "setting its addresses", CAPABILITY, &e);
+                let failed = |e| DeviceError::from_io(&name, "setting its addresses", CAPABILITY, &e);
                 HostRoutes::open(index).and_then(|routes| routes.set_link_local(&addresses)).map_err(failed)
             }
             _ => Err(refusal("the helper")),

@@ -117,6 +117,10 @@ mod tests {
             let error = Bench::setup(&CLASS, config).outputs(2).build().err().expect(config);
             assert_eq!(error[0].to_string(), message, "{config}");
         }
+    }
+
+    #[test]
+    fn words_that_mean_nothing_here_are_mistakes() {
         let error = Bench::setup(&CLASS, "allow foo").outputs(1).build().err().unwrap();
         let said = error[0].to_string();
         assert!(said.starts_with("pattern 0: empty term near 'foo'; a test is "), "{said}");

@@ -220,8 +220,8 @@ impl FromIpSummaryDump {
         let words = text::split_words(line);
         match words[0].as_str() {
             "!data" | "!contents" => {
-                let odd = self.set_columns(&words[1..]);
-                return odd.into_iter().map(|why| format!("warning: {why}")).collect();
+                let unknown = self.set_columns(&words[1..]).into_iter();
+                return unknown.map(|why| format!("warning: {why}")).collect();
             }
             "!flowid" => return self.set_ends(&words[1..]).err().map(str::to_string).into_iter().collect(),
             "!proto" if words.len() == 2 => match named_protocol(&words[1], &self.names) {
@@ -235,7 +235,7 @@ impl FromIpSummaryDump {
             }
             _ => {}
         }
-        Vec::new()
+        vec![]
     }
 
     fn report_line(&self, what: &str, cx: &mut Context<'_>) {

@@ -123,13 +123,14 @@ mod tests {
         assert_eq!(found, "2001:db8::2".parse::<Ipv6Addr>().unwrap());
     }
 
+    fn damaged(at: usize, value: u8) -> Vec<u8> {
+        let mut bytes = packet().bytes();
+        bytes[at] = value;
+        bytes
+    }
+
     #[test]
     fn each_mistake_is_named_and_leaves_by_output_1() {
-        let damaged = |at: usize, value: u8| {
-            let mut bytes = packet().bytes();
-            bytes[at] = value;
-            bytes
-        };
         for (config, bytes, reason) in [
             ("", packet().bytes()[..39].to_vec(), "tiny packet"),
             ("OFFSET 100", packet().bytes(), "tiny packet"),

@@ -521,11 +521,8 @@ mod tests {
             let at = random.index(bytes.len() - length + 1);
             bytes[at..at + length].copy_from_slice(&noise(&mut random, length));
             let mut packet = bench.packet(bytes);
-            if round % 3 > 0 {
-                packet.set_headers(0, 20);
-            } else {
-                packet.set_headers(random.index(40), random.index(40));
-            }
+            let headers = if round % 3 > 0 { (0, 20) } else { (random.index(40), random.index(40)) };
+            packet.set_headers(headers.0, headers.1);
             bench.push_packets(0, [packet]);
             (0..2).for_each(|output| drop(bench.drain_sent(output)));
         }

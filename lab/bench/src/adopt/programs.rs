@@ -425,6 +425,11 @@ mod tests {
         one[26..30].copy_from_slice(&address.to_ne_bytes()[..4]);
         one[24..26].copy_from_slice(&sum.to_ne_bytes()[..2]);
         assert_eq!(one, other, "without a checksum of UDP");
+    }
+
+    #[test]
+    fn what_is_a_frames_own_in_ipv6_is_an_address() {
+        let mac = EtherAddr([2, 0, 0, 0, 0, 1]);
         let [one, other] = ["2001:db8::1", "2001:db8:1:2:3:4:5:6"]
             .map(|to| frame(mac, "2001:2::2".parse().unwrap(), to.parse().unwrap(), FORTH));
         let own = entry(&other, DESTINATION).map(u64::to_ne_bytes).concat();

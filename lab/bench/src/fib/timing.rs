@@ -14,13 +14,7 @@ const WARM_UP: u32 = 10;
 /// Nanoseconds of a lookup in the long run: all addresses in turn, again and again, until `budget` is used
 /// up. A pass before that has brought into the caches what stays there.
 pub fn trial<A: Address>(reader: &mut dyn Reader<A>, mode: Mode, addresses: &[A], budget: Duration) -> f64 {
-    let warm_up = Instant::now();
-    for slice in addresses.chunks(SLICE) {
-        reader.pass(mode, slice);
-        if warm_up.elapsed() > budget * WARM_UP {
-            break;
-        }
-    }
+    warm_up(reader, mode, addresses, budget * WARM_UP);
     let slices = addresses.chunks(SLICE).cycle();
     let (start, busy, mut lookups) = (Instant::now(), thread_time(), 0);
     for slice in slices {
@@ -33,6 +27,16 @@ pub fn trial<A: Address>(reader: &mut dyn Reader<A>, mode: Mode, addresses: &[A]
     let nanos = (thread_time() - busy).as_nanos() as f64;
     reader.rest();
     nanos / lookups.max(1) as f64
+}
+
+fn warm_up<A: Address>(reader: &mut dyn Reader<A>, mode: Mode, addresses: &[A], budget: Duration) {
+    let start = Instant::now();
+    for slice in addresses.chunks(SLICE) {
+        reader.pass(mode, slice);
+        if start.elapsed() > budget {
+            break;
+        }
+    }
 }
 
 /// How long this thread has had a processor: what others do on it meanwhile does not count, as long as they

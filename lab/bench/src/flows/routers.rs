@@ -30,14 +30,18 @@ impl Routers {
     }
 }
 
-/// Measures all routers, which take turns with the bare loop.
-pub(super) fn measure(plan: &Plan) -> anyhow::Result<Routers> {
-    progress("routers");
+/// Rows without rates: routers that remember flows, and those that don't.
+fn rows_of(plan: &Plan) -> Vec<Row> {
     let stateful = plan.routed.iter().map(|flows| (*flows, true));
     let stateless = STATELESS.into_iter().filter(|flows| plan.routed.contains(flows));
     let all = stateful.chain(stateless.map(|flows| (flows, false)));
-    let mut rows: Vec<Row> =
-        all.map(|(flows, remembers)| Row { flows, remembers, rates: Vec::new() }).collect();
+    all.map(|(flows, remembers)| Row { flows, remembers, rates: Vec::new() }).collect()
+}
+
+/// Measures all routers, which take turns with the bare loop.
+pub(super) fn measure(plan: &Plan) -> anyhow::Result<Routers> {
+    progress("routers");
+    let mut rows = rows_of(plan);
     let cases: Vec<Case> = rows.iter().map(|row| Case::of_flows(row.flows, row.remembers)).collect();
     let mut race = Race::start(&cases)?;
     // In the first, flows come; in those that count, they are known.

@@ -72,6 +72,13 @@ impl Drop for Stream {
     }
 }
 
+fn datagram_of(number: u64) -> [u8; 64] {
+    let mut datagram = [0; 64];
+    datagram[..8].copy_from_slice(&KEY);
+    datagram[8..16].copy_from_slice(&number.to_be_bytes());
+    datagram
+}
+
 fn send(socket: &UdpSocket, target: SocketAddr, rate: u64, ledger: &Ledger, is_over: &AtomicBool) {
     let (mut start, mut sent) = (Instant::now(), 0u64);
     while !is_over.load(Relaxed) {
@@ -83,12 +90,8 @@ fn send(socket: &UdpSocket, target: SocketAddr, rate: u64, ledger: &Ledger, is_o
             continue;
         }
         while sent < due {
-            let number = ledger.send();
-            let mut datagram = [0; 64];
-            datagram[..8].copy_from_slice(&KEY);
-            datagram[8..16].copy_from_slice(&number.to_be_bytes());
             // What the kernel refuses is lost, which the link must explain.
-            let _ = socket.send_to(&datagram, target);
+            let _ = socket.send_to(&datagram_of(ledger.send()), target);
             sent += 1;
         }
     }

@@ -199,7 +199,7 @@ impl Target {
         }
     }
 
-    fn forged(&self, n: u32) -> Vec<u8> {
+    fn forged_source(&self, n: u32) -> Ipv4Addr {
         let sources = [
             self.victim.1,
             self.own.0,
@@ -209,7 +209,11 @@ impl Target {
             Ipv4Addr::UNSPECIFIED,
             Ipv4Addr::new(224, 0, 0, 1),
         ];
-        let source = sources[n as usize % sources.len()];
+        sources[n as usize % sources.len()]
+    }
+
+    fn forged(&self, n: u32) -> Vec<u8> {
+        let source = self.forged_source(n);
         match n % 3 {
             // The victim's link address, which a switch must not learn here.
             0 => {

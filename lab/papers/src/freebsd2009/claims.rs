@@ -355,14 +355,16 @@ impl Judge<'_> {
         verdict(claim, found)
     }
 
+    /// How long deletions take at each population, in milliseconds.
+    fn deletions(&self, engine: EngineName) -> Option<[f64; 3]> {
+        let [a, b, c] = POPULATIONS.map(|people| self.figures.deletion(engine, people));
+        Some([a?, b?, c?])
+    }
+
     fn deletion(&self) -> Verdict {
         let claim = "deleting a network takes a walk over the whole unified table, and over its own \
             neighbors in the split ones";
-        let times = |engine| -> Option<[f64; 3]> {
-            let [a, b, c] = POPULATIONS.map(|people| self.figures.deletion(engine, people));
-            Some([a?, b?, c?])
-        };
-        let found = times(L).zip(times(S)).map(|(l, s)| {
+        let found = self.deletions(L).zip(self.deletions(S)).map(|(l, s)| {
             let grows = |times: [f64; 3]| times[2] / times[1];
             let why = format!(
                 "64,000 other neighbors make the deletion of 1,000 take {:.1} times as long (L), {:.1} times \

@@ -17,7 +17,18 @@ pub(crate) enum Purpose {
 pub(crate) fn format_pool(pool: &Pool, purpose: Purpose, family: Option<Family>, style: &Style) -> String {
     let mut text = format_pool_address(&pool.address, family, style);
     text += &format_pool_ports(pool, purpose);
-    text += &match &pool.choice {
+    text += &format_choice(&pool.choice, style);
+    if pool.is_sticky {
+        text += " sticky-address";
+    }
+    if pool.has_static_port && purpose == Purpose::Nat {
+        text += " static-port";
+    }
+    text
+}
+
+fn format_choice(choice: &PoolChoice, style: &Style) -> String {
+    match choice {
         PoolChoice::Paired if style.is_for_reading => " bitmask".into(),
         PoolChoice::Single | PoolChoice::Usual | PoolChoice::Paired => String::new(),
         PoolChoice::Bitmask => " bitmask".into(),
@@ -26,14 +37,7 @@ pub(crate) fn format_pool(pool: &Pool, purpose: Purpose, family: Option<Family>,
         PoolChoice::SourceHash(None) => " source-hash".into(),
         PoolChoice::SourceHash(Some([a, b, c, d])) => format!(" source-hash 0x{a:08x}{b:08x}{c:08x}{d:08x}"),
         PoolChoice::LeastStates => " least-states".into(),
-    };
-    if pool.is_sticky {
-        text += " sticky-address";
     }
-    if pool.has_static_port && purpose == Purpose::Nat {
-        text += " static-port";
-    }
-    text
 }
 
 fn format_pool_address(address: &PoolAddress, family: Option<Family>, style: &Style) -> String {
