@@ -9,7 +9,6 @@ use artery_engine::DropReason;
 use artery_engine::names::Names;
 use artery_forward::shared::SharedRouter;
 use artery_l3::PortId;
-use artery_l3::neighbor::Kind;
 use artery_l3::router::{Ip, Tables};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -111,11 +110,10 @@ fn restore_changes(old: &SharedRouter, names: &Names, job: &mut SlowPathContext<
 }
 
 fn restore_neighbors<A: Ip>(old: &Tables, from: PortId, new: &mut Tables, to: PortId, now: Duration) {
-    for view in old.neighbors::<A>(from, now) {
-        let is_known = new.neighbor(to, view.address, now).is_some_and(|view| view.is_static);
-        if let Some(link) = view.link.filter(|_| !view.is_static && !is_known) {
+    for (address, entry) in old.learned_neighbors::<A>(from) {
+        if !new.neighbor(to, address, now).is_some_and(|view| view.is_static) {
             // A neighbor that finds no room is resolved again.
-            let _ = new.set_neighbor(to, view.address.to_ip(), link, Kind::Temporary, now);
+            let _ = new.restore_neighbor(to, address, entry, now);
         }
     }
 }

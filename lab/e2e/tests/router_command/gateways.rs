@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 pub(crate) const FLOWS: usize = 40;
 /// Within which a dead gateway must be noticed.
 const NOTICE: Duration = Duration::from_secs(60);
+/// How often the configuration is read again meanwhile.
+const RELOADS: Duration = Duration::from_secs(10);
 const PORT: u16 = 7777;
 
 /// Addresses behind both gateways, and behind the first alone; the gateways; and what ping prints for a host
@@ -110,13 +112,15 @@ fn state_of(router: &Running, address: &str) -> Result<String> {
     Ok(one["state"].as_str().unwrap().to_string())
 }
 
-/// A gateway dies under load, is noticed, and comes back; in one family.
+/// A gateway dies under load, is noticed although the configuration is read again and again, and comes back;
+/// in one family.
 fn dies_and_comes_back(net: &Net, family: usize, comeback: Duration) -> Result<()> {
     let routes = [
         format!("{}/16={}", if family == 0 { "10.9.0.0" } else { "fd09::" }, GATEWAYS[family].join(",")),
         format!("{}/16={}", if family == 0 { "10.8.0.0" } else { "fd08::" }, GATEWAYS[family][0]),
     ];
-    let router = start_on(&net.r, &[&PORTS[..], &["--route", &routes[0], "--route", &routes[1]]].concat())?;
+    let mut router =
+        start_on(&net.r, &[&PORTS[..], &["--route", &routes[0], "--route", &routes[1]]].concat())?;
     until(Duration::from_secs(10), || Ok(net.a.ping(ALONE[family], 1)?.received == 1))?;
     let mut flows = Flows::new(net, family)?;
     while flows.shares().iter().sum::<usize>() < FLOWS {
@@ -133,9 +137,13 @@ fn dies_and_comes_back(net: &Net, family: usize, comeback: Duration) -> Result<(
     while silent()?.received > 0 {
         flows.send();
     }
-    let mut left = None;
+    let (mut left, mut reloads) = (None, 1);
     let refused = loop {
         flows.send();
+        if died.elapsed() > reloads * RELOADS {
+            router.reload("was replaced")?;
+            reloads += 1;
+        }
         if flows.shares()[1] == FLOWS {
             left.get_or_insert(died.elapsed());
         }
@@ -150,7 +158,14 @@ fn dies_and_comes_back(net: &Net, family: usize, comeback: Duration) -> Result<(
     println!("family {family}: flows have left after {left:?}, senders get errors after {refused:?}");
     assert_eq!(state_of(&router, GATEWAYS[family][0])?, "FAILED");
     assert_ne!(state_of(&router, GATEWAYS[family][1])?, "FAILED");
-    flows.send();
+    let noticed = flows.round;
+    router.reload("was replaced")?;
+    (0..10).for_each(|_| flows.send());
+    for (flow, arrived) in &flows.arrived {
+        let lost = (noticed..flows.round).filter(|round| !arrived[1].contains(round)).count();
+        assert_eq!(lost, 0, "flow {flow} avoids the gateway that is known to be dead");
+    }
+    assert_eq!(state_of(&router, GATEWAYS[family][0])?, "FAILED");
     for flow in &kept {
         let lost = (before..flows.round).filter(|round| !flows.arrived[flow][1].contains(round)).count();
         assert_eq!(lost, 0, "flow {flow} goes by the gateway that lives");

@@ -6,7 +6,7 @@
 //! senders.
 use super::index::NeighborReader;
 use super::links::NeighborId;
-use super::protocol::{NeighborUpdate, SolicitTarget};
+use super::protocol::{NeighborEntry, NeighborUpdate, SolicitTarget};
 use artery_wire::EtherAddr;
 use std::fmt;
 use std::time::Duration;
@@ -30,6 +30,15 @@ pub trait L2Engine<A>: Send {
     fn confirm_neighbor(&mut self, address: A, now: Duration);
     /// Sets a neighbor's link address, whatever was known.
     fn set_neighbor(&mut self, address: A, link: EtherAddr, kind: Kind, now: Duration) -> Result<(), Limit>;
+    /// What is known of neighbors that were not set by hand, for a successor.
+    fn learned_entries(&self) -> Vec<(A, NeighborEntry)> {
+        Vec::new()
+    }
+    /// Takes over what the engine of a replaced router knew of a neighbor: its state and its timers go on.
+    fn restore_neighbor(&mut self, address: A, entry: NeighborEntry, now: Duration) -> Result<(), Limit> {
+        let _ = (address, entry, now);
+        Ok(())
+    }
     /// Forgets a neighbor, static ones too, and says whether it was known.
     fn delete_neighbor(&mut self, address: A, now: Duration) -> bool;
     /// Forgets all neighbors but static ones, and says how many.

@@ -191,6 +191,33 @@ impl<A: Key, P: Protocol> L2Engine<A> for NeighborTable<A, P> {
         Ok(())
     }
 
+    fn learned_entries(&self) -> Vec<(A, NeighborEntry)> {
+        let slots = self.entries.all_sorted().into_iter().map(|at| self.entries.slot(at));
+        let known = slots.filter_map(|slot| Some((slot.address, slot.known_entry()?)));
+        known.filter(|(_, entry)| !entry.is_static).map(|(address, entry)| (address, entry.clone())).collect()
+    }
+
+    /// Entries without a link address are left out, and all where the protocol itself would learn none.
+    fn restore_neighbor(&mut self, address: A, entry: NeighborEntry, now: Duration) -> Result<(), Limit> {
+        let heard = NeighborUpdate { link: entry.link, kind: NeighborUpdateKind::Solicitation, router: None };
+        if !self.protocol.may_create(&heard, true) {
+            return Ok(());
+        }
+        let at = self.find_or_add(address, now)?;
+        let link = entry.usable_link();
+        let is_silent = matches!(entry.state, State::Unreachable | State::Failed);
+        let slot = self.entries.slot_mut(at);
+        (slot.entry, slot.trial) = (Some(entry), Trial::Passed);
+        self.entries.sync_neighbor(at, now);
+        if let Some(link) = link {
+            self.report_event(at, Happened::Resolved(link));
+        }
+        if is_silent {
+            self.report_event(at, Happened::Failed);
+        }
+        Ok(())
+    }
+
     fn delete_neighbor(&mut self, address: A, now: Duration) -> bool {
         let known = self.find_now(address, now).filter(|at| self.entries.slot(*at).entry.is_some());
         if let Some(at) = known {

@@ -4,8 +4,8 @@ use crate::PortId;
 use crate::neighbor::arp::ArpProtocol;
 use crate::neighbor::nd::NdProtocol;
 use crate::neighbor::{
-    Action, External, Happened, Key, Kind, L2Engine, NeighborCounters, NeighborIds, NeighborLimits,
-    NeighborTable, NeighborUpdate, NeighborView, NudSettings, PortChange, Resolution,
+    Action, External, Happened, Key, Kind, L2Engine, NeighborCounters, NeighborEntry, NeighborIds,
+    NeighborLimits, NeighborTable, NeighborUpdate, NeighborView, NudSettings, PortChange, Resolution,
 };
 use artery_wire::EtherAddr;
 use std::net::IpAddr;
@@ -146,6 +146,24 @@ impl Tables {
             }
         };
         Ok(set??)
+    }
+
+    /// What is known of a port's neighbors that were not set by hand, for the tables of a successor.
+    pub fn learned_neighbors<A: Ip>(&self, port: PortId) -> Vec<(A, NeighborEntry)> {
+        let engine = A::side(self).engines.get(usize::from(port.0));
+        engine.map_or(Vec::new(), |engine| engine.learned_entries())
+    }
+
+    /// Takes over what the tables of a replaced router knew of a neighbor: its state and its timers go on.
+    pub fn restore_neighbor<A: Ip>(
+        &mut self,
+        port: PortId,
+        address: A,
+        entry: NeighborEntry,
+        now: Duration,
+    ) -> Result<(), RouterError> {
+        let restore = |engine: &mut dyn L2Engine<A>| engine.restore_neighbor(address, entry, now);
+        Ok(self.on_engine(port, restore)??)
     }
 
     /// Forgets a neighbor, static ones too, and says whether it was known.

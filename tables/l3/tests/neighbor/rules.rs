@@ -3,8 +3,8 @@ use super::rig::*;
 use artery_l3::neighbor::arp::ArpProtocol;
 use artery_l3::neighbor::nd::NdProtocol;
 use artery_l3::neighbor::{
-    Happened, Kind, L2Engine, Link, NeighborLimits, NeighborUpdateKind, PortChange, Protocol, Resolution,
-    SolicitTarget,
+    External, Happened, Kind, L2Engine, Link, NeighborLimits, NeighborUpdateKind, PortChange, Protocol,
+    Resolution, SolicitTarget,
 };
 
 const A: u32 = 0x0a00_0001;
@@ -337,4 +337,36 @@ fn use_of_another_neighbor_that_had_the_id_before_counts_for_nothing() {
     rig.hear(B, mac(2), NeighborUpdateKind::Solicitation);
     rig.run_for(secs(5));
     assert_eq!(rig.link(B), Some(Link::ready(mac(2)).with_report()));
+}
+
+#[test]
+fn a_successor_goes_on_with_states_and_timers() {
+    let mut rig = arp_with_two();
+    rig.there.remove(&B);
+    while rig.table.find_neighbor(B, rig.now).unwrap().state != "FAILED" {
+        rig.send(B);
+        rig.run_for(secs(1));
+    }
+    let (known, now) = (rig.table.learned_entries(), rig.now);
+    assert_eq!(known.iter().map(|(address, _)| *address).collect::<Vec<_>>(), [A, B]);
+    assert_eq!(rig.table.find_neighbor(A, now).unwrap().state, "STALE");
+
+    let mut next = arp();
+    for (address, entry) in known.clone() {
+        next.table.restore_neighbor(address, entry, now).unwrap();
+    }
+    assert_eq!(next.table.learned_entries(), known);
+    assert_eq!((next.link(A).unwrap().address(), next.link(B)), (Some(mac(1)), rig.link(B)));
+    next.now = now;
+    next.carry_out();
+    assert_eq!(next.events_of(A), [Happened::Resolved(mac(1))]);
+    assert_eq!(next.events_of(B), [Happened::Failed], "next hops prefer others from the beginning");
+    assert_eq!(next.table.resolve(B, now), Resolution::Failed);
+
+    // Where another program resolves neighbors, what we knew of them counts for nothing.
+    let mut external = Rig::<u32, External>::new(NeighborLimits::default());
+    for (address, entry) in known {
+        external.table.restore_neighbor(address, entry, now).unwrap();
+    }
+    assert!(external.table.is_empty());
 }
