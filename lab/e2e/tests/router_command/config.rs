@@ -81,9 +81,12 @@ fn a_file_with_mistakes_starts_nothing_and_says_all() {
             files.write("r.toml", "prot = [\"eth0=10.0.1.1/24\"]\nnat = 1\nport = [\"eth1=10.0.2.1/33\"]\n");
         let output = wait_for(start_on(&net.r, &[&file])?)?;
         assert_eq!(output.code(), Some(1), "{}", output.stderr);
-        for expected in
-            ["r.toml:1: unknown key 'prot'; did you mean 'port'?", "r.toml:2: nat: write nat = true"]
-        {
+        for expected in [
+            "r.toml:1: unknown key 'prot'; did you mean 'port'?",
+            "r.toml:2: nat: write nat = true",
+            "r.toml:3: port eth1=10.0.2.1/33: 10.0.2.1/33: the length of a prefix is",
+            "3 mistakes; nothing was started",
+        ] {
             assert!(output.stderr.contains(expected), "{expected}: {}", output.stderr);
         }
         let file = files.write("r.toml", "port = [\n\"eth0=10.0.1.1/24\",\n\"eth9=10.0.2.1/24\"]\n");

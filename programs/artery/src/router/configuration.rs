@@ -310,7 +310,12 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Candidate, Vec<String>> {
         Some((configuration, options)) if mistakes.is_empty() => {
             Ok(Candidate { configuration, options, origin })
         }
-        _ => Err(mistakes),
+        options => {
+            if let Some((_, options)) = options {
+                mistakes.extend(origin.locate_all(super::read::wrong_values(&options)));
+            }
+            Err(mistakes)
+        }
     }
 }
 

@@ -34,6 +34,18 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
     plan
 }
 
+/// Mistakes in single values, whatever else is wrong.
+pub(super) fn wrong_values(options: &RouterOptions) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    all(&options.port, port, &mut mistakes);
+    all(&options.route, route, &mut mistakes);
+    all(&options.table, table, &mut mistakes);
+    all(&options.neighbor, neighbor, &mut mistakes);
+    all(&options.bfd, bfd::read, &mut mistakes);
+    all(&options.service, service::read, &mut mistakes);
+    mistakes
+}
+
 fn all<T>(texts: &[String], read: fn(&str) -> Read<T>, mistakes: &mut Vec<String>) -> Vec<T> {
     let mut good = Vec::new();
     for text in texts {
