@@ -42,7 +42,7 @@ pub(crate) struct RouteOptions {
     /// Say nothing of what was done
     #[arg(short = 'q')]
     quiet: bool,
-    /// Say what is done in BSD's words
+    /// Say what is done
     #[arg(short = 'v')]
     verbose: bool,
     /// Change nothing, and say what would be done
@@ -100,7 +100,7 @@ enum Action {
         after_long_help = "Example:\n  artery route -n show -inet"
     )]
     Show(Families),
-    /// Delete all routes that were set by hand, or those of a family
+    /// Delete all static routes, or those of a family; a reload brings those of the configuration back
     #[command(
         override_usage = "artery route flush [OPTIONS] [-inet|-inet6]",
         after_long_help = "Example:\n  artery route flush -inet6"
@@ -326,12 +326,12 @@ impl RouteOptions {
     fn flush(&self, reach: &RouterReach, families: &[Family]) -> anyhow::Result<u8> {
         let mut router = IpRouter::find(reach)?;
         for family in families {
-            for (prefix, gateway) in static_routes(&mut router, *family)? {
+            for (prefix, gateways) in static_routes(&mut router, *family)? {
                 if !self.dry_run {
                     router.write("remove_route", &prefix)?;
                 }
                 let shown = bsd_table::with_length(&prefix).map_or(prefix, bsd_table::short_prefix);
-                if !self.quiet {
+                for gateway in gateways.iter().filter(|_| !self.quiet) {
                     print_stdout(&format!("{shown:<20} {gateway:<20} done\n"))?;
                 }
             }
@@ -367,16 +367,19 @@ fn hop_words(route: &Value, hop: &Value) -> String {
 }
 
 /// Static routes of a family: prefixes, and where they lead.
-fn static_routes(router: &mut IpRouter, family: Family) -> anyhow::Result<Vec<(String, String)>> {
+fn static_routes(router: &mut IpRouter, family: Family) -> anyhow::Result<Vec<(String, Vec<String>)>> {
     const PAGE: usize = 10_000;
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
         let page = router.query("routes_json", &format!("{}{after} limit {PAGE}", family.digit()))?;
         let routes = list(&page, "routes").iter().filter(|route| route["source"] == "static");
         found.extend(routes.map(|route| {
-            let hop = list(route, "next_hops").first().cloned().unwrap_or_default();
-            let known = [text(&hop, "gateway"), text(&hop, "port"), text(route, "type")];
-            (text(route, "dst"), known.into_iter().find(|word| !word.is_empty()).unwrap_or_default())
+            let hops = Some(list(route, "next_hops")).filter(|hops| !hops.is_empty());
+            let end = |hop: &Value| {
+                let known = [text(hop, "gateway"), text(hop, "port"), text(route, "type")];
+                known.into_iter().find(|word| !word.is_empty()).unwrap_or_default()
+            };
+            (text(route, "dst"), hops.unwrap_or(&[Value::Null]).iter().map(end).collect())
         }));
         let next = text(&page, "next");
         if next.is_empty() {

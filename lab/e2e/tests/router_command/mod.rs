@@ -402,10 +402,15 @@ fn routes_and_neighbors_are_shown_and_changed_as_on_bsd() {
         assert!(ndp.starts_with("Neighbor ") && !lines_of(&ndp, "fd00:2::2").is_empty(), "{ndp}");
         assert!(ndp.lines().any(|line| line.starts_with("fe80::") && line.contains("%eth0 ")), "{ndp}");
 
+        says("add -inet6 fd08::/16 fe80::9 -ifp eth1", "add net fd08::/16: gateway fe80::9\n")?;
+        assert!(router.say(&["route", "-n", "get", "fd08::1"])?.contains("    gateway: fe80::9%eth1\n"));
+
         let flushed = router.say(&["route", "flush", "-inet6"])?;
         assert!(flushed.contains("2001:db8:9::/48 ") && flushed.ends_with(" done\n"), "{flushed}");
         assert!(lines_of(&router.say(&["route", "show"])?, "10.9/16").len() == 2);
-        router.say(&["route", "flush"])?;
+        let flushed = router.say(&["route", "flush"])?;
+        assert_eq!(lines_of(&flushed, "10.9/16").len(), 2, "a line for each next hop: {flushed}");
+        assert!(lines_of(&flushed, "10.7.7.7")[0].contains(" unreachable "), "{flushed}");
         assert!(lines_of(&router.say(&["route", "show"])?, "10.9/16").is_empty());
         assert_eq!(net.a.ping(FAR[0], 2)?.received, 2, "what is connected stays");
         end(router.process).map(drop)

@@ -247,7 +247,7 @@ fn format_row(
 }
 
 /// An address, with its interface if it is a link-local one.
-fn with_scope(address: &str, port: &str) -> String {
+pub(super) fn with_scope(address: &str, port: &str) -> String {
     let is_of_link =
         address.parse::<std::net::Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local());
     if is_of_link { format!("{address}%{port}") } else { address.to_string() }

@@ -1,5 +1,5 @@
 //! The modifiers of BSD's route(8), as in `route add -net 10.0.0.0 -netmask 255.0.0.0 192.0.2.1`.
-use super::bsd_table::{Fate, Kind, Ports, is_host, short_prefix, with_length};
+use super::bsd_table::{Fate, Kind, Ports, is_host, short_prefix, with_length, with_scope};
 use crate::bsd::length_of_mask;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -239,7 +239,7 @@ pub(super) fn got(document: &serde_json::Value, ports: &Ports) -> String {
             |prefix| if prefix.1 == 0 { short_prefix(prefix) } else { prefix.0.to_string() },
         );
     let mask = prefix.map_or(String::new(), mask_text);
-    let gateway = if has_gateway { hop } else { own.clone() };
+    let gateway = if has_gateway { with_scope(&hop, &port) } else { own.clone() };
     let (priority, name) = Kind::of_source(&source).priority();
     let is_host = prefix.is_some_and(is_host);
     let flags = [
