@@ -186,9 +186,10 @@ pub(crate) fn command(options: &PfctlOptions) -> anyhow::Result<u8> {
     };
     let names_interfaces = options.file.is_some() || options.table.is_some();
     let known = filters.as_mut().filter(|_| names_interfaces).map(Filters::known_interfaces).transpose()?;
+    let knows_filters = known.is_some();
     let environment = machine::environment(options.output.numeric, etc, known);
     let rules = match rules {
-        Some(file) => match rules_file::load(options, file, &environment)? {
+        Some(file) => match rules_file::load(options, file, &environment, knows_filters)? {
             Some(loaded) => Some(loaded),
             None => return Ok(1),
         },

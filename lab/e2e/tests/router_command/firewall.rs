@@ -272,6 +272,12 @@ fn rules_that_never_apply_are_refused_or_warned_of() {
         let firewall = Firewall::start_as_it_is(net, "pass\nblock in on em0\n", &["--lenient"])?;
         let said = firewall.router.process.stderr_so_far();
         assert!(said.contains("warning") && said.contains(":2: on em0: no interface here"), "{said}");
+        for option in ["-nf", "-f"] {
+            let output = firewall.router.call(&["pfctl", option, &path])?;
+            let expected = format!("{path}:2: warning: on em0: no interface here is called so");
+            assert_eq!(output.code(), Some(0));
+            assert!(output.stderr.starts_with(&expected), "{option}: {}", output.stderr);
+        }
         end(firewall.router.process)?;
         for (options, expected) in [
             (&["--workers", "2"][..], "leave out --workers 2"),

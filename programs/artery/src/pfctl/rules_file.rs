@@ -1,12 +1,13 @@
 //! Rules in files: `-f`.
 use super::{PfctlOptions, input};
 use crate::output::print_stderr;
+use artery_filter::names::Interfaces;
 use artery_filter::options::SetOption;
 use artery_filter::rule::{Ruleset, SourceLocation, TableDefinition};
 use artery_filter::syntax::print::{self as text, Style};
 use artery_filter::syntax::{
     Environment, FilterSite, LoadedFile, ParseSettings, ParsedText, find_unsupported, never_matching,
-    parse_lenient, read_anchors,
+    parse_lenient, read_anchors, without_interface,
 };
 use std::collections::HashSet;
 
@@ -30,19 +31,22 @@ impl RulesFile {
     }
 
     /// Prints warnings. Unless the rules are loaded now, also names rules that never match, and valid rules
-    /// that no filter would load.
-    fn warn(&self, is_loaded: bool) {
+    /// that no filter would load; those for other interfaces than the filters' where these are given.
+    fn warn(&self, is_loaded: bool, of_filters: Option<&Interfaces>) {
         let most = FilterSite::Router { knows_routes: true };
         let all = std::iter::once(&self.main).chain(self.anchors.iter().map(|anchor| &anchor.parsed));
         let odd = all.flat_map(|parsed| &parsed.warnings).map(|odd| (odd.place.clone(), odd.one_line()));
         // Where rules are loaded, the filter itself says which of them never match.
         let never = self.rulesets().filter(|_| !is_loaded).flat_map(never_matching);
+        let absent = of_filters.filter(|_| !is_loaded).into_iter().flat_map(|known| {
+            self.rulesets().flat_map(|rules| without_interface(rules, known)).map(|one| (one.place, one.why))
+        });
         let refused = self.rulesets().filter(|_| !is_loaded).flat_map(|rules| find_unsupported(rules, most));
         let say = |what| format!("not supported, so that no filter will load it: {what}");
         let refused = refused.map(|(place, what)| (place, say(what)));
         // A rule may have become several.
         let mut told = HashSet::new();
-        for (SourceLocation { file, line }, what) in odd.chain(never).chain(refused) {
+        for (SourceLocation { file, line }, what) in odd.chain(never).chain(absent).chain(refused) {
             let place = if line == 0 { String::new() } else { format!("{file}:{line}: ") };
             let warning = format!("{place}warning: {what}\n");
             if told.insert(warning.clone()) {
@@ -58,10 +62,12 @@ pub(crate) fn logs(ruleset: &Ruleset) -> bool {
 }
 
 /// Reads rules and prints what is asked for; None if there are mistakes, which it has printed.
+/// `knows_filters` says whether the interfaces are those of running filters.
 pub(super) fn load(
     options: &PfctlOptions,
     file: &str,
     environment: &Environment,
+    knows_filters: bool,
 ) -> anyhow::Result<Option<RulesFile>> {
     let settings = ParseSettings { macros: options.macros.clone() };
     let (name, text) = input::read(file)?;
@@ -90,7 +96,7 @@ pub(super) fn load(
         return Ok(None);
     }
     let rules = RulesFile { main, anchors };
-    rules.warn(!options.parse_only);
+    rules.warn(!options.parse_only, knows_filters.then_some(&environment.interfaces));
     Ok(Some(rules))
 }
 
