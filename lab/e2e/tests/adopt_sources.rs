@@ -137,6 +137,7 @@ fn top_state_and_metrics_tell_of_prefixes_that_stay() {
         }
         let adopted = Running::spawn(&net.r, ["adopt", "--path=tc", "eth0", "eth1"])?;
         adopted.wait_for("3 more prefixes stay with the kernel for such reasons", 6 * SOON)?;
+        adopted.wait_for("nothing else keeps traffic between these ports in the kernel", SOON)?;
         let top = adopted.say(&["top", "--once"])?;
         let kept = top.split_once("Kept with the kernel:").expect("such a part").1;
         assert_eq!(kept.matches("table 254 has a route there for packets from").count(), 10, "{top}");

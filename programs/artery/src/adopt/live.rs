@@ -526,8 +526,10 @@ impl Said {
         let is_as_before = without_redirect.is_empty() == self.without_redirect.is_empty();
         if !is_as_before || self.blockers.as_deref() != Some(session.blockers()) {
             let is_all = without_redirect.is_empty();
-            let has_rules = session.driver().mirror().exclusion_reasons().next().is_some();
-            say_guards(session.blockers(), is_all, has_rules, voice);
+            let mirror = session.driver().mirror();
+            let was_told =
+                mirror.exclusion_reasons().next().is_some() || mirror.excluded_prefixes().next().is_some();
+            say_guards(session.blockers(), is_all, was_told, voice);
         }
         *self = Said {
             blockers: Some(session.blockers().to_vec()),
@@ -543,10 +545,11 @@ fn new<'p>(ports: &'p [Port], others: &[Port]) -> impl Iterator<Item = &'p Port>
     ports.iter().filter(|port| others.iter().all(|other| other.index != port.index))
 }
 
-fn say_guards(guards: &[Blocker], is_all: bool, has_rules: bool, voice: Output) {
+/// Says what keeps traffic, beside rules and prefixes if some of those were told.
+fn say_guards(guards: &[Blocker], is_all: bool, was_told: bool, voice: Output) {
     match guards {
         [] if is_all => {
-            let what = if has_rules { "nothing else" } else { "nothing" };
+            let what = if was_told { "nothing else" } else { "nothing" };
             let said = format!("{what} keeps traffic between these ports in the kernel");
             voice.log_event("unguarded", &said, &[]);
         }
