@@ -59,6 +59,9 @@ fn metrics_tell_what_goes_past_the_kernel_and_what_does_not() {
         net.a.ping("10.0.1.1", 1)?;
         assert!(value(&now(), local) >= value(&after, local) + 1.0);
         assert!(value(&after, "artery_adopt_prefixes{family=\"ipv4\"}") >= 4.0);
+        let version = env!("CARGO_PKG_VERSION");
+        let program = format!("artery_build_info{{version=\"{version}\",mode=\"adopt\"}}");
+        assert_eq!(value(&after, &program), 1.0);
 
         // The page shows a filter, and that nothing is forwarded by then.
         let open = "artery_adopt_accelerated{port=\"eth0\",family=\"ipv4\",direction=\"in\"}";

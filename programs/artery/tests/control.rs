@@ -398,6 +398,8 @@ fn metrics_are_what_prometheus_takes_and_its_dashboard_asks_for() {
         names.map(|name| name.trim_end_matches("_total").to_string()).collect::<Vec<_>>()
     };
     assert_eq!(families(&text), families(&open));
+    let program = format!("artery_build_info{{version=\"{}\",mode=\"run\"}} 1\n", env!("CARGO_PKG_VERSION"));
+    assert!(text.contains(&program) && open.contains(&program), "{text}");
     let board = include_str!("../../../packaging/examples/grafana/artery.json");
     let asked = board.split(|c: char| c != '_' && !c.is_alphanumeric());
     for name in asked.filter(|word| word.starts_with("artery_") && !word.starts_with("artery_adopt_")) {
