@@ -6,6 +6,7 @@ use artery_wire::EtherAddr;
 
 const HEADER: usize = 16;
 const ARPHRD_ETHER: u16 = 1;
+const ARPHRD_PPP: u16 = 512;
 const ARPHRD_LOOPBACK: u16 = 772;
 const IFF_UP: u32 = 1;
 const IFF_RUNNING: u32 = 0x40;
@@ -75,6 +76,8 @@ pub enum LinkKind {
     },
     /// A tunnel of GRE or IPIP over IPv4.
     Tunnel(IpTunnel),
+    /// The packets of a PPP session, whatever carries it: the kernel does not say.
+    Ppp,
     /// Anything else, by the kernel's word for it.
     Other(String),
 }
@@ -127,6 +130,7 @@ impl Link {
         match hardware {
             ARPHRD_ETHER => self.kind = ether_kind(info, parent),
             ARPHRD_LOOPBACK => self.kind = LinkKind::Loopback,
+            ARPHRD_PPP => self.kind = LinkKind::Ppp,
             _ => {
                 if let Some(tunnel) = IpTunnel::parse_message(payload) {
                     self.kind = LinkKind::Tunnel(tunnel);

@@ -53,15 +53,30 @@ pub struct Port {
     pub own: Option<OwnHook>,
     /// Whether it is a bridge, or packets arrive at it and leave by it for one.
     pub bridging: Bridging,
-    /// Whether it is a tunnel of GRE or IPIP over IPv4: it has no program, and packets that
-    /// leave by it leave by another port.
-    pub is_tunnel: bool,
+    /// What it is if it is a tunnel: it has no program, and packets that leave by it leave by another port.
+    pub tunnel: Option<PortTunnel>,
+}
+
+/// A port whose packets come and go behind one more header, at another port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortTunnel {
+    /// Of GRE or IPIP, over IPv4.
+    OverIpv4,
+    /// An interface of PPP. The kernel does not say what carries it: the operator may name the interface
+    /// whose only session of PPPoE it is, and says by that, too, that it neither filters nor compresses
+    /// packets.
+    Ppp(Option<String>),
 }
 
 impl Port {
     /// Whether packets that arrive and leave have a program at the port itself.
     pub fn has_program(&self) -> bool {
-        self.bridging != Bridging::Bridge && !self.is_tunnel
+        self.bridging != Bridging::Bridge && !self.is_tunnel()
+    }
+
+    /// Whether its packets come and go at another port.
+    pub fn is_tunnel(&self) -> bool {
+        self.tunnel.is_some()
     }
 }
 
@@ -280,10 +295,10 @@ fn count_things(number: u32, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What keeps packets of IPv4 from or to the machine, at each tunnel among these ports: outer packets are
-/// such, whatever the family of those within. Tracked connections let both directions through.
+/// What keeps packets of IPv4 from or to the machine, at each tunnel over IPv4 among these ports: outer
+/// packets are such, whatever the family of those within. Tracked connections let both directions through.
 fn at_tunnels(guards: &[Blocker], ports: &[Port]) -> Vec<Blocker> {
-    let tunnels = ports.iter().filter(|port| port.is_tunnel);
+    let tunnels = ports.iter().filter(|port| port.tunnel == Some(PortTunnel::OverIpv4));
     let at = |guard: &Blocker, tunnel: &Port| Blocker {
         family: None,
         ..guard.clone().at_port(tunnel.index, Direction::Both)
@@ -313,7 +328,7 @@ mod tests {
             vlan_on: None,
             own: None,
             bridging: Bridging::None,
-            is_tunnel: false,
+            tunnel: None,
         };
         let guard = Blocker::new(BlockerKind::Queueing, String::new(), String::new());
         assert!(guard.blocks_from(&port(1), Family::V4) && guard.blocks_to(&port(2), Family::V6));

@@ -18,6 +18,7 @@ pub mod kernel;
 pub mod mirror;
 mod pace;
 pub mod policy;
+mod pppoe;
 mod session;
 
 pub use connections::{ConnectionKeeper, ConnectionStatus, ConnectionTracker};

@@ -452,7 +452,7 @@ impl Session {
         }
         self.withhold_members(&ports, &guards, deaf);
         self.withhold_tunnels(&ports, &guards);
-        let is_routed = |port: &&Port| !matches!(port.bridging, Bridging::Member(_)) && !port.is_tunnel;
+        let is_routed = |port: &&Port| !matches!(port.bridging, Bridging::Member(_)) && !port.is_tunnel();
         for port in ports.iter().filter(is_routed) {
             for family in [Family::V4, Family::V6] {
                 let mut guards = guards.iter().filter(|guard| !guard.is_passed);
@@ -590,7 +590,7 @@ fn blocks_all(guards: &[Blocker], ports: &[Port], deaf: &BTreeSet<u32>) -> bool 
         !is_deaf && !of_xdp.iter().any(|guard| guard.blocks_to(port, family))
     };
     let mut ports = blockers::routed_ports(ports);
-    ports.retain(|port| !port.is_tunnel);
+    ports.retain(|port| !port.is_tunnel());
     let ports = &ports;
     let forwards = |family| {
         let mut pairs = ports.iter().flat_map(|from| ports.iter().map(move |to| (from, to)));

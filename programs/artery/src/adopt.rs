@@ -10,6 +10,7 @@ mod report;
 mod rights;
 mod routes;
 mod samples;
+mod sessions;
 mod share;
 mod status;
 
@@ -36,6 +37,7 @@ use artery_adopt::fast::{self, Accelerator, Mode};
 use artery_adopt::kernel::Family;
 use artery_device::Interface;
 use clap::Args;
+use sessions::{NamedSession, note_sessions};
 use share::{Measured, Sample};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,6 +49,7 @@ pub(crate) const LOOPBACK: u32 = 1;
 pub(crate) const EXAMPLES: &str = "Examples:
   artery adopt eth0 eth1               forward between these beside the kernel, until SIGINT
   artery adopt eth0 eth1 gre1          packets that leave or arrive by the tunnel gre1, too
+  artery adopt eth0 eth1 ppp0 --pppoe ppp0=eth1
   artery adopt eth0 eth1 --metrics 127.0.0.1:9470
   artery adopt --dry-run               all Ethernet interfaces that are up
   artery adopt --dry-run eth0 eth1     these
@@ -106,6 +109,14 @@ pub(crate) struct AdoptOptions {
     /// forwarded for up to a second longer. Should that take more than a second, they stay with the kernel.
     #[arg(long)]
     established_existing: bool,
+    /// Packets of PPP, which is the only session of PPPoE at PORT, leave and arrive past the kernel; name
+    /// both among the ports
+    ///
+    /// The kernel does not say which session an interface of PPP is, nor what its daemon has set there. You
+    /// say that it neither filters packets (pass-filter) nor compresses nor encrypts them (CCP, MPPE), and
+    /// that no limit of its daemon goes by what the kernel counts (idle, maxoctets).
+    #[arg(long, value_name = "PPP=PORT")]
+    pppoe: Vec<NamedSession>,
     /// The path that packets go; otherwise the best for each port
     #[arg(long, value_name = "PATH")]
     path: Option<Path>,
@@ -244,7 +255,8 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
     if let Some(word) = options.misplaced_value() {
         anyhow::bail!("{word}: no such interface; did you mean --established={word}?");
     }
-    let ports = ports(&options.ports)?;
+    let mut ports = ports(&options.ports)?;
+    note_sessions(&mut ports, &options.pppoe)?;
     anyhow::ensure!(
         options.established() == WhichEstablished::None || options.path != Some(Path::Graph),
         "--established and --path graph: a graph translates no addresses; use --path xdp or tc"
@@ -263,7 +275,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         "--path graph: a graph has no bridge's members; use --path xdp or tc"
     );
     anyhow::ensure!(
-        options.path != Some(Path::Graph) || ports.iter().all(|port| !port.is_tunnel),
+        options.path != Some(Path::Graph) || ports.iter().all(|port| !port.is_tunnel()),
         "--path graph: a graph puts no headers of tunnels on; use --path xdp or tc"
     );
     anyhow::ensure!(

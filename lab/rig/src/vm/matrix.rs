@@ -60,7 +60,7 @@ const BESIDE: [&str; 14] = [
     "psample-adopt",
 ];
 /// Tests with tunnels, by which older kernels do less.
-const TUNNELS: [&str; 3] = ["adopt-tunnels", "adopt-tunnels-in", "adopt-tunnel-routes"];
+const TUNNELS: [&str; 4] = ["adopt-tunnels", "adopt-tunnels-in", "adopt-tunnel-routes", "adopt-pppoe"];
 /// What runs at every change.
 const SLICE: [&str; 7] = ["programs", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "up"];
 
@@ -141,7 +141,7 @@ impl Plan {
 /// The environment variable that names the program with the unit tests of artery-adopt.
 const TESTS: &str = "ARTERY_ADOPT_TESTS";
 
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("guest/rows/lib.sh"),
     include_str!("guest/rows/adopt.sh"),
     include_str!("guest/rows/router.sh"),
@@ -149,6 +149,7 @@ const SCRIPTS: [&str; 8] = [
     include_str!("guest/rows/neighbors.sh"),
     include_str!("guest/rows/samples.sh"),
     include_str!("guest/rows/tunnels.sh"),
+    include_str!("guest/rows/pppoe.sh"),
     include_str!("guest/rows/vrfs.sh"),
 ];
 

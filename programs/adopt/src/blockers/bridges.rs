@@ -86,7 +86,7 @@ mod tests {
             vlan_on,
             own: None,
             bridging,
-            is_tunnel: false,
+            tunnel: None,
         };
         let ports = [
             port(1, "br0", None, Bridging::Bridge),

@@ -1,5 +1,5 @@
 //! What interfaces say of themselves and of each other: masters, XDP programs, interfaces on top of others.
-use super::{Blocker, BlockerKind, Bridging, Direction, Family, OwnHook, Port, sysctl};
+use super::{Blocker, BlockerKind, Bridging, Direction, Family, OwnHook, Port, PortTunnel, sysctl};
 use artery_netlink::IpTunnel;
 use artery_netlink::request::{self as netlink, Attributes, u16_at, u32_at};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -26,6 +26,7 @@ const XDP: u16 = 43;
 const XDP_ATTACHED: u16 = 2;
 const XDP_PROGRAM: u16 = 4;
 const ETHERNET: u16 = 1;
+const PPP: u16 = 512;
 const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
 
@@ -46,6 +47,7 @@ struct Link {
     name: String,
     kind: String,
     is_ethernet: bool,
+    is_ppp: bool,
     is_up: bool,
     is_loopback: bool,
     master: Option<u32>,
@@ -134,8 +136,11 @@ impl From<Link> for Port {
     fn from(link: Link) -> Port {
         let vlan_on = link.lower.filter(|_| link.kind == "vlan");
         let bridging = if link.kind == BRIDGE { Bridging::Bridge } else { Bridging::None };
-        let is_tunnel = link.tunnel.is_some();
-        Port { index: link.index, name: link.name, vlan_on, own: None, bridging, is_tunnel }
+        let tunnel = match link.tunnel {
+            Some(_) => Some(PortTunnel::OverIpv4),
+            None => link.is_ppp.then_some(PortTunnel::Ppp(None)),
+        };
+        Port { index: link.index, name: link.name, vlan_on, own: None, bridging, tunnel }
     }
 }
 
@@ -194,6 +199,7 @@ impl Link {
             index: u32_at(body, 4)?,
             name: attributes.text(NAME).unwrap_or_default(),
             is_ethernet: u16_at(body, 2)? == ETHERNET,
+            is_ppp: u16_at(body, 2)? == PPP,
             is_up: flags & UP != 0,
             is_loopback: flags & LOOPBACK != 0,
             master: attributes.number(MASTER),
@@ -209,7 +215,7 @@ fn of_links(links: &[Link], ports: &[Port]) -> Vec<Blocker> {
     let mut guards = Vec::new();
     for port in ports {
         let Some(link) = links.iter().find(|link| link.index == port.index) else { continue };
-        guards.extend((!link.is_ethernet && !port.is_tunnel).then(|| of_header(port)));
+        guards.extend((!link.is_ethernet && !port.is_tunnel()).then(|| of_header(port)));
         let master = link.master.filter(|master| port.bridging != Bridging::Member(*master));
         let master = master.map(|master| links.iter().find(|link| link.index == master));
         let master = master.filter(|master| !is_followed(port, *master));
@@ -260,9 +266,9 @@ pub(super) enum TunnelKind {
     Veth,
 }
 
-/// All such interfaces, if any of these ports is a tunnel.
+/// All such interfaces, if any of these ports is a tunnel over IPv4.
 pub(super) fn find_tunnels(ports: &[Port]) -> io::Result<Vec<TunnelLink>> {
-    if ports.iter().all(|port| !port.is_tunnel) {
+    if ports.iter().all(|port| port.tunnel != Some(PortTunnel::OverIpv4)) {
         return Ok(Vec::new());
     }
     let tunnel_of = |link: Link| {
@@ -299,7 +305,7 @@ pub(super) fn find_bonds(ports: &[Port]) -> Vec<Port> {
 /// Whether packets of a port are forwarded by the routes of the VRF that it belongs to, which
 /// the mirror follows.
 fn is_followed(port: &Port, master: Option<&Link>) -> bool {
-    let is_routed = port.bridging == Bridging::None && !port.is_tunnel;
+    let is_routed = port.bridging == Bridging::None && !port.is_tunnel();
     is_routed && master.is_some_and(|master| master.kind == VRF && master.is_up)
 }
 
@@ -317,7 +323,7 @@ fn of_master(port: &Port, master: Option<&Link>) -> Blocker {
     let name = &port.name;
     let what = match master.map(|master| (master.kind.as_str(), &master.name)) {
         None => format!("{name} belongs to another interface"),
-        Some((VRF, master)) if port.is_tunnel => format!("{name} belongs to VRF {master}"),
+        Some((VRF, master)) if port.is_tunnel() => format!("{name} belongs to VRF {master}"),
         Some((VRF, master)) => format!("{name} belongs to VRF {master}, which is down"),
         Some((kind, master)) => format!("{name} belongs to {kind} {master}"),
     };
@@ -366,7 +372,7 @@ mod tests {
             vlan_on: None,
             own,
             bridging: Bridging::None,
-            is_tunnel: false,
+            tunnel: None,
         };
         let guards = of_links(&links, &[port]);
         guards.into_iter().map(|guard| (guard.what, guard.direction)).collect()
@@ -388,7 +394,7 @@ mod tests {
             vlan_on: None,
             own: None,
             bridging: Bridging::None,
-            is_tunnel: false,
+            tunnel: None,
         });
         let kept = of_vrfs_among(&links, &ports, Some(Family::V4), UNTRACKED);
         let [kept] = &kept[..] else { panic!("{kept:?}") };
@@ -448,7 +454,7 @@ mod tests {
             vlan_on: None,
             own: Some(OwnHook::Xdp),
             bridging: Bridging::None,
-            is_tunnel: false,
+            tunnel: None,
         };
         let vlan = Port {
             index: 3,
@@ -456,7 +462,7 @@ mod tests {
             vlan_on: Some(2),
             own: None,
             bridging: Bridging::None,
-            is_tunnel: false,
+            tunnel: None,
         };
         let renamed = Port { name: "wan".into(), ..eth0.clone() };
         assert_eq!(and_vlans(&[eth0], links), [renamed, vlan]);

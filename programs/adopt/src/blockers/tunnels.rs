@@ -1,7 +1,10 @@
 //! What packets of tunnels need the kernel for: options of a tunnel, others that packets may be for, and
 //! rules for packets from and to the machine itself, which outer packets are.
-use super::links::{TunnelKind, TunnelLink, find_tunnels};
-use super::{Blocker, BlockerKind, Direction, Family, Port, at_tunnels, hooks, ipsec, nftables};
+use super::links::{self, TunnelKind, TunnelLink, find_tunnels};
+use super::{
+    Blocker, BlockerKind, Bridging, Direction, Family, Port, PortTunnel, at_tunnels, hooks, ipsec, nftables,
+};
+use crate::pppoe;
 use artery_netlink::{IpTunnel, TunnelProtocol};
 use std::io;
 use std::net::Ipv4Addr;
@@ -9,7 +12,8 @@ use std::net::Ipv4Addr;
 /// What keeps traffic of the tunnels among these ports.
 pub(super) fn find_blockers(ports: &[Port]) -> io::Result<Vec<Blocker>> {
     let links = find_tunnels(ports)?;
-    let mut found: Vec<Blocker> = links.iter().flat_map(|link| of_tunnel(link, &links)).collect();
+    let mut found = find_session_blockers(ports);
+    found.extend(links.iter().flat_map(|link| of_tunnel(link, &links)));
     if links.iter().all(|link| link.port.is_none()) {
         return Ok(found);
     }
@@ -20,10 +24,53 @@ pub(super) fn find_blockers(ports: &[Port]) -> io::Result<Vec<Blocker>> {
 
 /// What of that the kernel sends no notification of.
 pub(super) fn find_polled(ports: &[Port]) -> Vec<Blocker> {
-    if ports.iter().all(|port| !port.is_tunnel) {
-        return Vec::new();
+    let mut found = find_session_blockers(ports);
+    if ports.iter().any(|port| port.tunnel == Some(PortTunnel::OverIpv4)) {
+        found.extend(hooks::of_machine().unwrap_or_default());
     }
-    hooks::of_machine().unwrap_or_default()
+    found
+}
+
+/// What leaves all packets of interfaces of PPP among these ports to the kernel.
+fn find_session_blockers(ports: &[Port]) -> Vec<Blocker> {
+    let of_port = |port: &Port| {
+        let Some(PortTunnel::Ppp(carrier)) = &port.tunnel else { return None };
+        let (what, remedy) = why_no_session(&port.name, carrier.as_deref(), ports)?;
+        Some(Blocker::new(BlockerKind::Tunnel, what, remedy).at_port(port.index, Direction::Both))
+    };
+    ports.iter().filter_map(of_port).collect()
+}
+
+/// Why the session of an interface of PPP is not known, and what shows or changes that.
+fn why_no_session(name: &str, carrier: Option<&str>, ports: &[Port]) -> Option<(String, String)> {
+    let shown = || "shown by: cat /proc/net/pppoe".to_owned();
+    let Some(carrier) = carrier else {
+        let what = format!("{name} is an interface of PPP, and the kernel does not say what carries it");
+        let remedy = format!(
+            "where it is the only session of PPPoE at an interface, and neither filters nor compresses \
+             packets: --pppoe {name}=INTERFACE"
+        );
+        return Some((what, remedy));
+    };
+    let vlans = links::with_vlans(ports).unwrap_or_default();
+    if ports.iter().chain(&vlans).all(|port| port.name != carrier) {
+        let what = format!("{carrier}, which carries {name}, is not adopted");
+        return Some((what, format!("name it among the ports: {carrier} {name}")));
+    }
+    let is_bridge = |port: &Port| port.name == carrier && port.bridging == Bridging::Bridge;
+    if ports.iter().any(is_bridge) {
+        let what = format!("the frames of {name} come and go by bridge {carrier}");
+        return Some((what, format!("shown by: ip -d link show dev {carrier}")));
+    }
+    match pppoe::find_only(carrier) {
+        Ok(Ok(_)) => None,
+        Ok(Err(0)) => Some((format!("{carrier} has no session of PPPoE, which {name} is to be"), shown())),
+        Ok(Err(number)) => Some((
+            format!("{carrier} has {number} sessions of PPPoE, and the kernel does not say which {name} is"),
+            shown(),
+        )),
+        Err(error) => Some((format!("the sessions of PPPoE can't be read: {error}"), shown())),
+    }
 }
 
 fn of_tunnel(link: &TunnelLink, links: &[TunnelLink]) -> Vec<Blocker> {
@@ -83,7 +130,8 @@ mod tests {
 
     /// The port tun7.
     fn adopted(tunnel: IpTunnel) -> TunnelLink {
-        let port = Port { index: 7, name: "tun7".into(), is_tunnel: true, ..Port::default() };
+        let port =
+            Port { index: 7, name: "tun7".into(), tunnel: Some(PortTunnel::OverIpv4), ..Port::default() };
         TunnelLink { name: port.name.clone(), kind: TunnelKind::Plain(tunnel), port: Some(port) }
     }
 
@@ -107,6 +155,28 @@ mod tests {
         let anywhere = IpTunnel { local: Ipv4Addr::UNSPECIFIED, ..tunnel(TunnelProtocol::Gre, None) };
         let arrives = ("tun7 has no local address of its own".into(), None, Direction::In);
         assert_eq!(said(&[adopted(anywhere)]), [arrives]);
+    }
+
+    #[test]
+    fn what_leaves_an_interface_of_ppp_to_the_kernel_is_named() {
+        let ppp = |carrier: Option<&str>| {
+            let tunnel = Some(PortTunnel::Ppp(carrier.map(str::to_owned)));
+            let port = Port { index: 7, name: "ppp7".into(), tunnel, ..Port::default() };
+            let carrier = Port { name: "eth7".into(), ..Port::default() };
+            let bridge = Port { name: "br7".into(), bridging: Bridging::Bridge, ..Port::default() };
+            let guards = find_session_blockers(&[port, carrier, bridge]);
+            let [guard] = &guards[..] else { panic!("one is to be found: {guards:?}") };
+            guard.to_string()
+        };
+        assert_eq!(
+            ppp(None),
+            "ppp7 is an interface of PPP, and the kernel does not say what carries it: IPv4 and IPv6 stay \
+             with the kernel (where it is the only session of PPPoE at an interface, and neither filters nor \
+             compresses packets: --pppoe ppp7=INTERFACE)"
+        );
+        assert!(ppp(Some("none7")).starts_with("none7, which carries ppp7, is not adopted: "));
+        assert!(ppp(Some("eth7")).starts_with("eth7 has no session of PPPoE, which ppp7 is to be: "));
+        assert!(ppp(Some("br7")).starts_with("the frames of ppp7 come and go by bridge br7: "));
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod tunnels;
 mod vrfs;
 
 pub use bridges::FdbEntry;
-pub use tunnels::TunnelRoute;
+pub use tunnels::{PppoeSession, TunnelRoute};
 
 use super::capture::CaptureRings;
 use super::decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame};
@@ -474,8 +474,9 @@ impl Accelerator {
         let [only4, only6] = self.established;
         let reverse_path = self.reverse_paths.get(&link).copied();
         // Connections are known by their addresses, which may be others in a VRF.
-        let is_followed =
-            self.fib_of(link) == Some(vrfs::MAIN) && !self.is_suspended && !self.is_tunnel(link);
+        let is_followed = self.fib_of(link) == Some(vrfs::MAIN)
+            && !self.is_suspended
+            && (!self.is_tunnel(link) || self.is_session(link));
         let carrier = self.members.get(&link).and_then(|member| member.carrier);
         Flags {
             ipv4: may(false) && reverse_path.is_some() && !only4,
@@ -531,6 +532,7 @@ impl Accelerator {
     fn remove_member(&mut self, index: u32) {
         self.hops.set_exit(&self.memory, index, None);
         let Some(member) = self.members.remove(&index) else { return };
+        self.apply_sessions();
         self.groups.set_port(&self.memory, index, None);
         self.memory.set_port(member.port, &member.port_record(index, Flags::default()));
         if let Some((carrier, vlan)) = member.carrier {

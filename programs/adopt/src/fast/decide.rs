@@ -123,6 +123,7 @@ pub fn decide_multi_buffer(
     let packet = tables.of_port(received.flags).and_then(|tables| match ether_type {
         0x0800 => lookup_ipv4(&tables, turn, &received, frame),
         0x86dd => lookup_ipv6(&tables, turn, &received, frame),
+        PPPOE_SESSION if tables.memory.has_tunnels => lookup_in_session(&tables, turn, &received, frame),
         _ => Err(Reason::OtherProtocol),
     });
     let packet = match packet {
@@ -324,6 +325,60 @@ fn lookup_ipv6(
     Ok(PacketKey { received: *received, ether_type: 0x86dd, group, hash, size, flow })
 }
 
+/// Looks up the packet in a frame of a session of PPPoE.
+fn lookup_in_session(
+    tables: &ForwardingTables<'_>,
+    turn: &Turn<'_>,
+    received: &ReceivedFrame,
+    frame: &[u8],
+) -> Result<PacketKey, Reason> {
+    let packet = &frame[received.network..received.first];
+    let Some((header, inner)) = packet.split_first_chunk::<PPPOE_LENGTH>() else {
+        return Err(cut_short(frame, received.first));
+    };
+    if inner.len() < IPV4 {
+        return Err(cut_short(frame, received.first));
+    }
+    if u16::from_be_bytes([header[0], header[1]]) != PPPOE_DATA {
+        return Err(Reason::OtherProtocol);
+    }
+    if frame.len() > received.first {
+        return Err(Reason::MultiBuffer);
+    }
+    let keys = [read_native(frame, 6), u32::from_ne_bytes([frame[10], frame[11], header[2], header[3]])];
+    let state = find_bucket(tables.memory, PPPOE, keys, Some(received.port)).ok_or(Reason::OtherProtocol)?;
+    let (port, flags) = read_tunnel_port(tables.memory, state);
+    if !is_same_fib(flags, received.flags) {
+        return Err(Reason::Tunnel);
+    }
+    let length = 6 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let is_padded = length < packet.len() && packet.len() <= FILLED;
+    if length != packet.len() && !is_padded {
+        return Err(Reason::Malformed);
+    }
+    let number = u16::from_be_bytes([header[6], header[7]]);
+    let is_it = |(protocol, _): &&(u16, u16)| *protocol == number;
+    let (_, ether_type) = PPP_PROTOCOLS.iter().find(is_it).ok_or(Reason::OtherProtocol)?;
+    let network = received.network + PPPOE_LENGTH;
+    // Where this is below 0, no packet is as long.
+    let within = Some(length.wrapping_sub(PPPOE_LENGTH));
+    let within = ReceivedFrame { port, flags, network, within, ..*received };
+    match ether_type {
+        0x0800 => lookup_ipv4(tables, turn, &within, frame),
+        _ => lookup_ipv6(tables, turn, &within, frame),
+    }
+}
+
+/// The number of the tunnel's port that a bucket has by its state, and that port's flags.
+fn read_tunnel_port(memory: &Memory, state: u32) -> (u32, u32) {
+    let port = state >> TUNNEL_PORT;
+    (port, memory.ports[port as usize * PORT_WORDS + PORT_FLAGS].load(Acquire))
+}
+
+fn is_same_fib(flags: u32, others: u32) -> bool {
+    (flags ^ others) >> Flags::FIB & (MOST_FIBS - 1) == 0
+}
+
 /// The packet within one for this machine that arrived by an adopted tunnel, and its type; none where the
 /// outer header is of no tunnel. What of it the kernel must take off goes there.
 fn enter_tunnel(
@@ -340,12 +395,14 @@ fn enter_tunnel(
     if received.flags & Flags::IPV4 == 0 {
         return Err(Reason::Policy);
     }
-    let [_, header, port, _] = state.to_le_bytes();
-    let (header, port) = (usize::from(header), u32::from(port));
-    let flags = memory.ports[port as usize * PORT_WORDS + PORT_FLAGS].load(Acquire);
+    let header = (state >> TUNNEL_LENGTH & 0xff) as usize;
+    let (port, flags) = read_tunnel_port(memory, state);
     let is_fragment = packet[6] & 0x3f != 0 || packet[7] != 0;
-    let is_same_fib = (flags ^ received.flags) >> Flags::FIB & (MOST_FIBS - 1) == 0;
-    if !is_same_fib || is_fragment || size.length != packet.len() || packet.len() < header + IPV4 {
+    if !is_same_fib(flags, received.flags)
+        || is_fragment
+        || size.length != packet.len()
+        || packet.len() < header + IPV4
+    {
         return Err(Reason::Tunnel);
     }
     let (outer, inner) = packet.split_at(header);
@@ -364,18 +421,25 @@ fn enter_tunnel(
     Ok(Some((ReceivedFrame { port, flags, network, within, ..*received }, ether_type)))
 }
 
-/// The state of the bucket of a tunnel by which a packet arrived.
+/// The state of the bucket of a tunnel over IPv4 by which a packet arrived.
 fn find_tunnel(memory: &Memory, packet: &[u8]) -> Option<u32> {
-    let ends = [12, 16].map(|at| read_native(packet, at));
-    let is_meant = |state: &u32| *state & 0xff == u32::from(packet[9]);
-    let of_bucket = |bucket: usize| {
-        let words = &memory.tunnel_inputs[bucket * TUNNEL_BUCKET_WORDS..];
-        let state = Some(words[TUNNEL_STATE].load(Acquire)).filter(is_meant);
-        state.filter(|_| ends == [0, 1].map(|word: usize| words[word].load(Acquire)))
-    };
     // An empty bucket has protocol 0, which is that of packets, too.
     let is_of_tunnel = [TunnelProtocol::Gre, TunnelProtocol::Ipip].map(protocol_number).contains(&packet[9]);
-    tunnel_buckets(ends[0], ends[1]).find_map(of_bucket).filter(|_| is_of_tunnel)
+    let ends = [12, 16].map(|at| read_native(packet, at));
+    find_bucket(memory, packet[9], ends, None).filter(|_| is_of_tunnel)
+}
+
+/// The state of the bucket of a tunnel of this kind, by what its headers have; of a session also by the port
+/// that its frames arrive at.
+fn find_bucket(memory: &Memory, kind: u8, keys: [u32; 2], carrier: Option<u32>) -> Option<u32> {
+    let of_bucket = |bucket: usize| {
+        let words = &memory.tunnel_inputs[bucket * TUNNEL_BUCKET_WORDS..];
+        let state = Some(words[TUNNEL_STATE].load(Acquire)).filter(|state| *state & 0xff == u32::from(kind));
+        let is_it = keys == [0, 1].map(|word: usize| words[word].load(Acquire))
+            && carrier.is_none_or(|carrier| carrier == words[TUNNEL_CARRIER].load(Acquire));
+        state.filter(|_| is_it)
+    };
+    tunnel_buckets(keys[0], keys[1]).find_map(of_bucket)
 }
 
 /// The flags of a port of which one lets packets of a family be forwarded, if they pass further checks.
@@ -459,12 +523,18 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
     if !memory.lease.holds().unwrap_or(false) {
         return Err(Reason::Stale);
     }
+    let is_session = read_tunnel(memory, &hop).is_some_and(is_of_session);
     match is_tunnel {
         true if packet.received.within.is_some() => Err(Reason::Tunnel),
         true if packet.size.length > usize::from(u16::MAX) - LONGEST_HEADER => Err(Reason::TooBig),
-        true if packet.flow.is_some() => Err(Reason::Policy),
+        true if packet.flow.is_some() && !is_session => Err(Reason::Policy),
         _ => Ok(hop),
     }
+}
+
+/// Whether a record is the header of a session of PPPoE.
+fn is_of_session(words: [u32; TUNNEL_WORDS]) -> bool {
+    words[TUNNEL_OPTIONS].to_ne_bytes()[0] == PPPOE
 }
 
 /// Most bytes of a tunnel's header.
@@ -505,6 +575,16 @@ fn encapsulate(words: [u32; TUNNEL_WORDS], ether_type: u16, packet: &[u8]) -> Ve
     [&header, &gre[..], packet].concat()
 }
 
+/// A packet behind the header of a session of PPPoE.
+fn enter_session(words: [u32; TUNNEL_WORDS], ether_type: u16, packet: &[u8]) -> Vec<u8> {
+    let protocol = PPP_PROTOCOLS.iter().find(|(_, of_link)| *of_link == ether_type);
+    let protocol = protocol.expect("a packet of IPv4 or IPv6 is sent").0;
+    let length = (2 + packet.len()) as u16;
+    let [first, second, ..] = words[0].to_ne_bytes();
+    let header = [PPPOE_DATA.to_be_bytes(), [first, second], length.to_be_bytes(), protocol.to_be_bytes()];
+    [header.as_flattened(), packet].concat()
+}
+
 /// The frame as it leaves.
 fn rewrite_frame(
     hop: &[u32; HOP_WORDS],
@@ -528,6 +608,7 @@ fn rewrite_frame(
         _ => packet[7] -= 1,
     }
     let (packet, ether_type) = match tunnel {
+        Some(words) if is_of_session(words) => (enter_session(words, ether_type, &packet), PPPOE_SESSION),
         Some(words) => (encapsulate(words, ether_type, &packet), 0x0800),
         None => (packet, ether_type),
     };

@@ -1,5 +1,5 @@
 //! Next hops: the neighbors that groups lead to, and how to send to each.
-use super::layout::{Hop, MOST_HOPS, MOST_TUNNELS, TunnelHeader, Withheld, header_length};
+use super::layout::{Hop, MOST_HOPS, MOST_TUNNELS, TunnelHeader, Withheld};
 use super::memory::Memory;
 use super::numbers::IndexPool;
 use crate::kernel::Family;
@@ -50,11 +50,36 @@ pub(super) struct EgressMember {
     pub(super) withheld: Option<Withheld>,
 }
 
+/// The next hop of outer packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelNextHop {
+    /// A neighbor, at an interface.
+    Neighbor(u32, IpAddr),
+    /// The other end of a session, by its link address.
+    Peer(u32, EtherAddr),
+}
+
+impl TunnelNextHop {
+    /// The interface that outer packets leave by.
+    fn link(&self) -> u32 {
+        match self {
+            TunnelNextHop::Neighbor(link, _) | TunnelNextHop::Peer(link, _) => *link,
+        }
+    }
+
+    fn neighbor(&self) -> Option<NeighborKey> {
+        match self {
+            TunnelNextHop::Neighbor(link, address) => Some((*link, *address)),
+            TunnelNextHop::Peer(..) => None,
+        }
+    }
+}
+
 /// How packets leave by a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelExit {
-    /// The interface that outer packets leave by, and their next hop there.
-    pub neighbor: (u32, IpAddr),
+    /// Where outer packets are sent to.
+    pub next_hop: TunnelNextHop,
     /// The outer header but for lengths and checksums.
     pub header: TunnelHeader,
     /// Most bytes of an inner packet.
@@ -154,7 +179,7 @@ impl HopTable {
             [false, true]
                 .into_iter()
                 .for_each(|is_v6| self.unset_changed(memory, HopKey { is_v6, neighbor: key }));
-            let over = self.tunnels.iter().filter(|(_, tunnel)| tunnel.neighbor == key);
+            let over = self.tunnels.iter().filter(|(_, tunnel)| tunnel.next_hop.neighbor() == Some(key));
             let over: Vec<u32> = over.map(|(link, _)| *link).collect();
             over.into_iter().for_each(|link| self.change_tunnel(memory, link));
         }
@@ -204,7 +229,7 @@ impl HopTable {
 
     /// The interface that outer packets of a tunnel leave by.
     pub(super) fn link_below(&self, tunnel: u32) -> Option<u32> {
-        Some(self.tunnels.get(&tunnel)?.neighbor.0)
+        Some(self.tunnels.get(&tunnel)?.next_hop.link())
     }
 
     /// Writes the hops again that lead into a tunnel.
@@ -232,7 +257,7 @@ impl HopTable {
             None => self.fdb.remove(&(bridge, mac)),
         };
         if before != member {
-            self.change_where(memory, |key, known| key.0 == bridge && known == Some(&mac));
+            self.change_where(memory, |link, known| link == bridge && known == Some(mac));
         }
     }
 
@@ -273,15 +298,18 @@ impl HopTable {
     }
 
     fn change_all(&mut self, memory: &Memory, link: u32) {
-        self.change_where(memory, |key, _| key.0 == link);
+        self.change_where(memory, |at, _| at == link);
     }
 
-    /// Writes the hops again of neighbors for which something holds, by their link addresses.
-    fn change_where(&mut self, memory: &Memory, holds: impl Fn(&NeighborKey, Option<&EtherAddr>) -> bool) {
-        let holds = |neighbor: &NeighborKey| holds(neighbor, self.macs.get(neighbor));
+    /// Writes the hops again of neighbors for which something holds, by their interfaces and link addresses.
+    fn change_where(&mut self, memory: &Memory, holds: impl Fn(u32, Option<EtherAddr>) -> bool) {
+        let of_neighbor = |key: &NeighborKey| holds(key.0, self.macs.get(key).copied());
+        let is_below = |tunnel: &TunnelExit| match tunnel.next_hop {
+            TunnelNextHop::Neighbor(link, address) => of_neighbor(&(link, address)),
+            TunnelNextHop::Peer(link, mac) => holds(link, Some(mac)),
+        };
         let is_meant = |key: &&HopKey| {
-            let below = self.tunnels.get(&key.neighbor.0).map(|tunnel| &tunnel.neighbor);
-            holds(&key.neighbor) || below.is_some_and(holds)
+            of_neighbor(&key.neighbor) || self.tunnels.get(&key.neighbor.0).is_some_and(is_below)
         };
         let there: Vec<HopKey> = self.entries.keys().filter(is_meant).copied().collect();
         there.into_iter().for_each(|key| self.unset_changed(memory, key));
@@ -307,8 +335,11 @@ impl HopTable {
     /// The neighbors that packets were sent to since the last call.
     pub(super) fn drain_used(&self, memory: &Memory) -> Vec<NeighborKey> {
         let used = self.entries.iter().filter(|(_, entry)| memory.clear_used(entry.at));
-        let below = |key: &HopKey| self.tunnels.get(&key.neighbor.0).map(|tunnel| tunnel.neighbor);
-        let mut used: Vec<NeighborKey> = used.map(|(key, _)| below(key).unwrap_or(key.neighbor)).collect();
+        let of_hop = |key: &HopKey| match self.tunnels.get(&key.neighbor.0) {
+            Some(tunnel) => tunnel.next_hop.neighbor(),
+            None => Some(key.neighbor),
+        };
+        let mut used: Vec<NeighborKey> = used.filter_map(|(key, _)| of_hop(key)).collect();
         used.sort_unstable();
         used.dedup();
         used
@@ -339,9 +370,14 @@ impl HopTable {
         if let Some(why) = self.withheld.get(&(key.is_v6, key.neighbor.0)) {
             return Err(Some(*why));
         }
-        let outer = self.find_hop(HopKey::new(Family::V4, tunnel.neighbor))?;
+        let outer = match tunnel.next_hop {
+            TunnelNextHop::Neighbor(link, address) => {
+                self.find_hop(HopKey::new(Family::V4, (link, address)))?
+            }
+            TunnelNextHop::Peer(link, mac) => self.find_hop_to_peer(key.is_v6, link, mac)?,
+        };
         let record = self.records.get(&key.neighbor.0).ok_or(None::<Withheld>)?;
-        let overhead = header_length(tunnel.header.protocol) as u32;
+        let overhead = tunnel.header.length() as u32;
         Ok(Hop {
             mtu: tunnel.mtu.min(outer.mtu.saturating_sub(overhead)),
             port: tunnel.port,
@@ -361,18 +397,30 @@ impl HopTable {
         if let Some(why) = self.withheld.get(&(is_v6, link)) {
             return Err(Some(*why));
         }
-        let (device, mtu) = self.find_device(link, *mac, exit)?;
-        Ok(Hop {
-            destination: *mac,
-            source: exit.mac,
-            vlan: exit.vlan,
-            mtu,
-            device,
-            port: exit.port,
-            // The kernel redirects packets of IPv6 whatever is set.
-            returns: !is_v6 && self.returning.contains(&link),
-            tunnel: 0,
-        })
+        let hop = self.find_hop_by_exit(link, exit, *mac)?;
+        // The kernel redirects packets of IPv6 whatever is set.
+        Ok(Hop { returns: !is_v6 && self.returning.contains(&link), ..hop })
+    }
+
+    /// The same to the other end of a session. What of the user's policy is about packets of a family at the
+    /// interface below is not about the session's frames, and the rest is said of the session's interface.
+    fn find_hop_to_peer(&self, is_v6: bool, link: u32, mac: EtherAddr) -> Result<Hop, Option<Withheld>> {
+        let exit = self.exits.get(&link).ok_or(Some(Withheld::NotAdopted))?;
+        match self.withheld.get(&(is_v6, link)) {
+            Some(Withheld::Policy) | None => self.find_hop_by_exit(link, exit, mac),
+            why => Err(why.copied()),
+        }
+    }
+
+    fn find_hop_by_exit(
+        &self,
+        link: u32,
+        exit: &EgressInterface,
+        mac: EtherAddr,
+    ) -> Result<Hop, Option<Withheld>> {
+        let (device, mtu) = self.find_device(link, mac, exit)?;
+        let EgressInterface { mac: source, vlan, port, .. } = *exit;
+        Ok(Hop { destination: mac, source, vlan, mtu, device, port, returns: false, tunnel: 0 })
     }
 
     /// Whether something waits for runs to end.
@@ -394,7 +442,8 @@ impl HopTable {
 #[cfg(test)]
 mod tests {
     use super::super::layout::{
-        HOP_MTU, HOP_PORTS, HOP_READY, HOP_TUNNEL, HOP_USED, HOP_WORDS, READY, RETURNS, TUNNEL_WORDS,
+        HOP_MTU, HOP_PORTS, HOP_READY, HOP_TUNNEL, HOP_USED, HOP_WORDS, OuterIpv4, READY, RETURNS,
+        TUNNEL_WORDS,
     };
     use super::*;
     use crate::kernel::TunnelProtocol;
@@ -436,14 +485,15 @@ mod tests {
         };
         let (mac, neighbor) = (EtherAddr([2, 0, 0, 0, 0, 1]), (7, "192.0.2.2".parse().unwrap()));
         let exit = EgressInterface { mac, mtu: 1500, vlan: None, device: Some(1), port: 1 };
-        let header = TunnelHeader {
+        let header = TunnelHeader::Ipv4(OuterIpv4 {
             source: [192, 0, 2, 1].into(),
             destination: [198, 51, 100, 1].into(),
             protocol: TunnelProtocol::Gre,
             ttl: 0,
             tos: 0,
-        };
-        let tunnel = TunnelExit { neighbor, header, mtu: 1480, port: 4 };
+        });
+        let next_hop = TunnelNextHop::Neighbor(neighbor.0, neighbor.1);
+        let tunnel = TunnelExit { next_hop, header, mtu: 1480, port: 4 };
         let mut hops = HopTable::new();
         let key = HopKey::by_tunnel(Family::V6, 9);
         let at = hops.acquire_hop(&memory, key);
@@ -478,6 +528,45 @@ mod tests {
     }
 
     #[test]
+    fn a_hop_into_a_session_is_that_to_its_peer_whatever_families_leave_by_the_interface_below() {
+        let Ok(memory) = Memory::new() else {
+            return eprintln!("skipped: BPF maps need CAP_BPF");
+        };
+        let [mac, peer] = [1, 2].map(|last| EtherAddr([2, 0, 0, 0, 0, last]));
+        let exit = EgressInterface { mac, mtu: 1500, vlan: Some(7), device: Some(1), port: 2 };
+        let header = TunnelHeader::Pppoe { session: 0x1234 };
+        let session = TunnelExit { next_hop: TunnelNextHop::Peer(7, peer), header, mtu: 1492, port: 4 };
+        let mut hops = HopTable::new();
+        let at = hops.acquire_hop(&memory, HopKey::by_tunnel(Family::V6, 9));
+        let words = |hops: &mut HopTable| {
+            hops.commit_changes(&memory);
+            let words = &memory.hops[at as usize * HOP_WORDS..];
+            [0, 1, HOP_MTU, HOP_PORTS, HOP_READY].map(|word: usize| words[word].load(Relaxed))
+        };
+        hops.set_exit(&memory, 7, Some(exit));
+        hops.set_tunnel(&memory, 9, Some(session));
+        let link = [[2, 0, 0, 0], [0, 2, 2, 0]].map(u32::from_ne_bytes);
+        let ready = [link[0], link[1], 1492, (4 | RETURNS) << 16 | 1 << HOP_TUNNEL | 1, READY];
+        assert_eq!(words(&mut hops), ready);
+        assert_eq!(memory.tunnels[4].load(Relaxed).to_ne_bytes()[..2], [0x12, 0x34]);
+        // There is no neighbor that the kernel is to be told of.
+        memory.hops[at as usize * HOP_WORDS + HOP_USED].store(1, Relaxed);
+        assert_eq!(hops.drain_used(&memory), []);
+        hops.set_withheld(&memory, (true, 7), Some(Withheld::Policy));
+        assert_eq!(words(&mut hops), ready);
+        hops.set_withheld(&memory, (true, 7), Some(Withheld::NoRedirect));
+        assert_eq!(words(&mut hops)[4], Withheld::NoRedirect.to_state());
+        hops.set_withheld(&memory, (true, 7), None);
+        hops.set_exit(&memory, 7, Some(EgressInterface { mtu: 1400, ..exit }));
+        assert_eq!(words(&mut hops)[2..3], [1392]);
+        hops.set_withheld(&memory, (true, 9), Some(Withheld::Policy));
+        assert_eq!(words(&mut hops)[4], Withheld::Policy.to_state());
+        hops.set_withheld(&memory, (true, 9), None);
+        hops.set_exit(&memory, 7, None);
+        assert_eq!(words(&mut hops)[4], Withheld::NotAdopted.to_state());
+    }
+
+    #[test]
     fn a_header_that_changes_is_written_where_no_run_reads() {
         let Ok(memory) = Memory::new() else {
             return eprintln!("skipped: BPF maps need CAP_BPF");
@@ -486,8 +575,9 @@ mod tests {
         let exit = |last: u8, ttl| {
             let protocol = TunnelProtocol::Gre;
             let (source, destination) = ([192, 0, 2, 1].into(), [198, 51, 100, last].into());
-            let header = TunnelHeader { source, destination, protocol, ttl, tos: 0 };
-            TunnelExit { neighbor, header, mtu: 1480, port: 4 }
+            let outer = OuterIpv4 { source, destination, protocol, ttl, tos: 0 };
+            let next_hop = TunnelNextHop::Neighbor(neighbor.0, neighbor.1);
+            TunnelExit { next_hop, header: TunnelHeader::Ipv4(outer), mtu: 1480, port: 4 }
         };
         let mut hops = HopTable::new();
         hops.set_exit(

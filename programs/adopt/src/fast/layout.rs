@@ -45,8 +45,8 @@ pub(super) const HOP_TUNNEL: u32 = 8;
 /// Most records of tunnels' headers, and one more: 0 is the number of none. A tunnel that changes gets
 /// another record, so that there are more of them than tunnels.
 pub(super) const MOST_TUNNELS: usize = 256;
-/// 32-bit words of such a record: outer source and destination, as they are on the wire; bytes of protocol,
-/// TTL and type of service; and one that is not used.
+/// 32-bit words of such a record: outer source and destination, as they are on the wire, or the number of a
+/// session; bytes of protocol, TTL and type of service; and one that is not used.
 pub(super) const TUNNEL_WORDS: usize = 4;
 pub(super) const TUNNEL_DESTINATION: usize = 1;
 pub(super) const TUNNEL_OPTIONS: usize = 2;
@@ -227,9 +227,21 @@ impl Hop {
     }
 }
 
-/// The outer header of a tunnel.
+/// What a tunnel puts between the link header and a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TunnelHeader {
+pub enum TunnelHeader {
+    /// IPv4, and a header of GRE where it is a tunnel of GRE.
+    Ipv4(OuterIpv4),
+    /// PPPoE, and the number of the protocol (RFC 2516 section 4).
+    Pppoe {
+        /// The number that the other end has given to the session.
+        session: u16,
+    },
+}
+
+/// The outer header of a tunnel over IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OuterIpv4 {
     /// The outer source address.
     pub source: Ipv4Addr,
     /// The outer destination address.
@@ -245,8 +257,24 @@ pub struct TunnelHeader {
 impl TunnelHeader {
     pub(super) fn encode_words(&self) -> [u32; TUNNEL_WORDS] {
         let address = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
-        let options = u32::from_ne_bytes([protocol_number(self.protocol), self.ttl, self.tos, 0]);
-        [address(self.source), address(self.destination), options, 0]
+        match self {
+            TunnelHeader::Ipv4(outer) => {
+                let options = [protocol_number(outer.protocol), outer.ttl, outer.tos, 0];
+                [address(outer.source), address(outer.destination), u32::from_ne_bytes(options), 0]
+            }
+            TunnelHeader::Pppoe { session } => {
+                let [high, low] = session.to_be_bytes();
+                [u32::from_ne_bytes([high, low, 0, 0]), 0, u32::from_ne_bytes([PPPOE, 0, 0, 0]), 0]
+            }
+        }
+    }
+
+    /// Bytes of it.
+    pub(super) fn length(&self) -> usize {
+        match self {
+            TunnelHeader::Ipv4(outer) => header_length(outer.protocol),
+            TunnelHeader::Pppoe { .. } => PPPOE_LENGTH,
+        }
     }
 }
 
@@ -258,7 +286,10 @@ pub(super) const fn protocol_number(protocol: TunnelProtocol) -> u8 {
     }
 }
 
-/// Bytes of the headers of a tunnel: IPv4 without options, and of GRE its own without options.
+/// Stands for PPPoE among these numbers, in which it is reserved.
+pub(super) const PPPOE: u8 = 0xff;
+
+/// Bytes of the headers of a tunnel over IPv4: IPv4 without options, and of GRE its own without options.
 pub(super) const fn header_length(protocol: TunnelProtocol) -> usize {
     match protocol {
         TunnelProtocol::Gre => 24,
@@ -266,13 +297,23 @@ pub(super) const fn header_length(protocol: TunnelProtocol) -> usize {
     }
 }
 
+/// Bytes of the header of PPPoE, and of the number of a protocol.
+pub(super) const PPPOE_LENGTH: usize = 8;
+/// The type of frames of PPPoE sessions, and the version, type and code that those with packets have.
+pub(super) const PPPOE_SESSION: u16 = 0x8864;
+pub(super) const PPPOE_DATA: u16 = 0x1100;
+/// The numbers of protocols (RFC 1332 section 2, RFC 5072 section 2), and the types that links have for them.
+pub(super) const PPP_PROTOCOLS: [(u16, u16); 2] = [(0x0021, 0x0800), (0x0057, 0x86dd)];
+
 /// Buckets of the table of tunnels that packets arrive by, and how many of them are probed in a row.
 pub(super) const TUNNEL_BUCKETS: usize = 1024;
 pub(super) const TUNNEL_PROBES: usize = 4;
-/// 32-bit words of a bucket: outer source and destination, as they are on the wire; [`TunnelInput`]'s state,
-/// 0 for an empty bucket; and one that is not used.
+/// 32-bit words of a bucket: outer source and destination, as they are on the wire, or the link address of
+/// the other end and the number of the session; [`TunnelInput`]'s state, 0 for an empty bucket; and the
+/// number of the port that frames of a session arrive at.
 pub(super) const TUNNEL_BUCKET_WORDS: usize = 4;
 pub(super) const TUNNEL_STATE: usize = 2;
+pub(super) const TUNNEL_CARRIER: usize = 3;
 /// The state of a bucket has the outer protocol in its low byte, then the bytes of the outer header, then the
 /// number of the tunnel's port.
 pub(super) const TUNNEL_LENGTH: u32 = 8;
@@ -281,32 +322,55 @@ pub(super) const TUNNEL_PORT: u32 = 16;
 /// The outer header of packets that arrive by a tunnel, and the port that they come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TunnelInput {
-    pub(super) source: Ipv4Addr,
-    pub(super) destination: Ipv4Addr,
-    pub(super) protocol: TunnelProtocol,
+    pub(super) outer: OuterEnds,
     pub(super) port: u32,
+}
+
+/// What tells packets of one tunnel from those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OuterEnds {
+    Ipv4 {
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        protocol: TunnelProtocol,
+    },
+    /// The other end's link address, the number of the session, and that of the port that it is at.
+    Pppoe {
+        peer: EtherAddr,
+        session: u16,
+        carrier: u32,
+    },
 }
 
 impl TunnelInput {
     /// The words of its bucket; the state is written last.
     pub(super) fn encode_words(&self) -> [u32; TUNNEL_BUCKET_WORDS] {
-        let address = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
-        let state = u32::from(protocol_number(self.protocol))
-            | (header_length(self.protocol) as u32) << TUNNEL_LENGTH
-            | self.port << TUNNEL_PORT;
-        [address(self.source), address(self.destination), state, 0]
+        let state = |kind: u8, length: usize| {
+            u32::from(kind) | (length as u32) << TUNNEL_LENGTH | self.port << TUNNEL_PORT
+        };
+        let word = u32::from_ne_bytes;
+        match self.outer {
+            OuterEnds::Ipv4 { source, destination, protocol } => {
+                let state = state(protocol_number(protocol), header_length(protocol));
+                [word(source.octets()), word(destination.octets()), state, 0]
+            }
+            OuterEnds::Pppoe { peer, session, carrier } => {
+                let ([a, b, c, d, e, f], [high, low]) = (peer.octets(), session.to_be_bytes());
+                [word([a, b, c, d]), word([e, f, high, low]), state(PPPOE, PPPOE_LENGTH), carrier]
+            }
+        }
     }
 
     /// The buckets that it may be in.
     pub(super) fn buckets(&self) -> impl Iterator<Item = usize> + use<> {
-        let [source, destination, ..] = self.encode_words();
-        tunnel_buckets(source, destination)
+        let [first, second, ..] = self.encode_words();
+        tunnel_buckets(first, second)
     }
 }
 
-/// The buckets of an outer header, by its addresses as they are on the wire.
-pub(super) fn tunnel_buckets(source: u32, destination: u32) -> impl Iterator<Item = usize> {
-    let hash = mix(mix(0, source), destination).wrapping_mul(MULTIPLIER);
+/// The buckets of an outer header, by the first two words that they have.
+pub(super) fn tunnel_buckets(first: u32, second: u32) -> impl Iterator<Item = usize> {
+    let hash = mix(mix(0, first), second).wrapping_mul(MULTIPLIER);
     let first = (hash >> (32 - TUNNEL_BUCKETS.ilog2())) as usize;
     (0..TUNNEL_PROBES).map(move |probe| (first + probe) % TUNNEL_BUCKETS)
 }
@@ -409,7 +473,8 @@ pub enum Reason {
     NotLearned,
     /// The interface that it would leave by is not adopted, or down.
     NotAdopted,
-    /// It arrived by a tunnel, and its header has more than programs take off, or it leaves by another.
+    /// It arrived by a tunnel, and its header has more than programs take off, or it leaves by another; or it
+    /// is joined from several, and leaves by a session of PPPoE.
     Tunnel,
 }
 
@@ -500,9 +565,10 @@ impl Reason {
                 ("not-learned", "its source is not known at that bridge member, or that forwards nothing")
             }
             Reason::NotAdopted => ("not-adopted", "would leave by an interface that is not adopted, or down"),
-            Reason::Tunnel => {
-                ("tunnel", "its tunnel's header has more than programs take off, or it goes into another")
-            }
+            Reason::Tunnel => (
+                "tunnel",
+                "its tunnel's header is the kernel's to put on or take off, or it goes into another",
+            ),
         }
     }
 }

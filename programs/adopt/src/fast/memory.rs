@@ -234,7 +234,9 @@ impl Memory {
     pub(super) fn set_tunnel_input(&self, bucket: usize, input: &TunnelInput) {
         let words = &self.tunnel_inputs[bucket * TUNNEL_BUCKET_WORDS..];
         let new = input.encode_words();
-        new[..TUNNEL_STATE].iter().zip(words).for_each(|(new, word)| word.store(*new, Relaxed));
+        for place in (0..TUNNEL_BUCKET_WORDS).filter(|place| *place != TUNNEL_STATE) {
+            words[place].store(new[place], Relaxed);
+        }
         words[TUNNEL_STATE].store(new[TUNNEL_STATE], Release);
     }
 

@@ -12,6 +12,7 @@ mod flow;
 mod hop;
 mod ipv4;
 mod ipv6;
+mod pppoe;
 mod receive;
 mod send;
 mod translate;
@@ -142,7 +143,8 @@ enum Slot {
     Tunnel = -192,
     Record = -200,
     Segments = -208,
-    /// Whether the packet is within one that arrived by a tunnel, and the bytes of that one's header.
+    /// Whether the packet is within one that arrived by a tunnel, and the bytes of that one's header; until
+    /// these are known, what a session is looked up by.
     IsWithin = -216,
     Outer = -224,
 }

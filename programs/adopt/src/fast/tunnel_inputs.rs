@@ -61,7 +61,7 @@ impl TunnelInputs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{TUNNEL_BUCKET_WORDS, TUNNEL_BUCKETS, TUNNEL_PROBES, TUNNEL_STATE};
+    use super::super::layout::{OuterEnds, TUNNEL_BUCKET_WORDS, TUNNEL_BUCKETS, TUNNEL_PROBES, TUNNEL_STATE};
     use super::*;
     use crate::kernel::TunnelProtocol;
     use std::sync::atomic::Ordering::Relaxed;
@@ -77,11 +77,9 @@ mod tests {
             return eprintln!("skipped: BPF maps need CAP_BPF");
         };
         let mut inputs = TunnelInputs::default();
-        let input = |source: u32| TunnelInput {
-            source: source.into(),
-            destination: [192, 0, 2, 1].into(),
-            protocol: TunnelProtocol::Gre,
-            port: 3,
+        let input = |source: u32| {
+            let (destination, protocol) = ([192, 0, 2, 1].into(), TunnelProtocol::Gre);
+            TunnelInput { outer: OuterEnds::Ipv4 { source: source.into(), destination, protocol }, port: 3 }
         };
         let first = |source: u32| input(source).buckets().next().unwrap();
         let wanted = first(1);

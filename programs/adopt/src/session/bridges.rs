@@ -21,7 +21,7 @@ impl Session {
     /// that have programs, which are made for them.
     pub(super) fn adopt_port(&mut self, port: &Port, mode: Mode) -> Result<(), fast::Error> {
         match port.bridging {
-            Bridging::None if port.is_tunnel => self.accelerator.adopt_tunnel(port.index),
+            Bridging::None if port.is_tunnel() => self.accelerator.adopt_tunnel(port.index),
             Bridging::None => self.accelerator.adopt(port.index, mode),
             Bridging::Bridge => self.accelerator.adopt_bridge(port.index),
             Bridging::Member(bridge) => self.accelerator.adopt_member(port.index, bridge, mode),

@@ -27,8 +27,8 @@ impl Session {
         for old in gone {
             let is_free = |link: &Link| {
                 let is_bridge = matches!(&link.kind, LinkKind::Other(kind) if kind == "bridge");
-                let is_tunnel = matches!(&link.kind, LinkKind::Tunnel(_));
-                let is_like = is_bridge == (old.bridging == Bridging::Bridge) && is_tunnel == old.is_tunnel;
+                let is_tunnel = matches!(&link.kind, LinkKind::Tunnel(_) | LinkKind::Ppp);
+                let is_like = is_bridge == (old.bridging == Bridging::Bridge) && is_tunnel == old.is_tunnel();
                 is_like && self.accelerator.mode(link.index).is_none()
             };
             let is_tried = |link: &Link| self.not_adopted.contains(&link.index);
@@ -46,7 +46,7 @@ impl Session {
             self.report_progress();
             let adopted = match old.bridging {
                 Bridging::Bridge => self.accelerator.adopt_bridge(link.index),
-                _ if old.is_tunnel => self.accelerator.adopt_tunnel_again(link.index, number),
+                _ if old.is_tunnel() => self.accelerator.adopt_tunnel_again(link.index, number),
                 _ => self.accelerator.adopt_again(link.index, self.mode, number),
             };
             self.report_progress();

@@ -1,13 +1,15 @@
-//! Adopted tunnels: how their outer packets leave, and whether they arrive here, which the kernel is asked.
+//! Adopted tunnels: how their outer packets leave, and whether they arrive here, which the kernel is asked;
+//! and which sessions of PPPoE there are.
 //!
 //! The kernel alone knows what becomes of a packet of its own: rules for it, and the path MTU that routers
 //! have told it. It is asked after each change, and each second, since it notifies of no path MTU.
 use super::routes::{RouteAnswer, RouteQuestion};
 use super::{Error, Session};
-use crate::blockers::{Blocker, Port};
-use crate::fast::{self, TunnelRoute, Withheld};
+use crate::blockers::{Blocker, Port, PortTunnel};
+use crate::fast::{self, PppoeSession, TunnelRoute, Withheld};
 use crate::kernel::{Family, IpTunnel, Link, Rule, Selectors};
 use crate::mirror::RouteCondition;
+use crate::pppoe;
 use std::io;
 
 /// The bits of a type of service that routes may be chosen by: all but ECN. Older kernels take fewer.
@@ -16,6 +18,7 @@ const ROUTED_TOS: u8 = 0xfc;
 impl Session {
     /// Asks the kernel again how outer packets of tunnels leave, and which addresses are its own.
     pub(super) fn follow_tunnels(&mut self) -> Result<(), Error> {
+        self.follow_sessions();
         let known: Vec<(u32, Option<IpTunnel>)> =
             self.accelerator.tunnels().map(|(link, tunnel)| (link, tunnel.cloned())).collect();
         let failed = |error| Error::Kernel("asking for routes", error);
@@ -32,6 +35,21 @@ impl Session {
             self.accelerator.set_tunnel_routes(link, route, is_local);
         }
         Ok(())
+    }
+
+    /// Reads again which sessions of PPPoE interfaces are. Where that can't be read it is not known.
+    fn follow_sessions(&mut self) {
+        for port in &self.ports {
+            let Some(PortTunnel::Ppp(carrier)) = &port.tunnel else { continue };
+            let session = carrier.as_deref().and_then(|carrier| self.find_session(carrier));
+            self.accelerator.set_pppoe_session(port.index, session);
+        }
+    }
+
+    fn find_session(&self, carrier: &str) -> Option<PppoeSession> {
+        let listed = pppoe::find_only(carrier).ok()?.ok()?;
+        let link = self.driver.mirror().links().find(|link| link.name == carrier)?;
+        Some(PppoeSession { carrier: link.index, peer: listed.peer, session: listed.number })
     }
 
     /// Whether the kernel's answer about a packet of its own holds for those that arrive: no rule chooses by
@@ -61,16 +79,25 @@ impl Session {
         TunnelRoute { mtu: route.mtu.min(mtu), ..route }
     }
 
-    /// Leaves to the kernel what would leave or arrive by a tunnel where anything keeps it, or keeps IPv4, of
-    /// which outer packets are: those are of no connection that goes past rules.
+    /// Leaves to the kernel what would leave or arrive by a tunnel where anything keeps it, or what is
+    /// outside.
     pub(super) fn withhold_tunnels(&mut self, ports: &[Port], guards: &[Blocker]) {
-        for port in ports.iter().filter(|port| port.is_tunnel) {
+        for port in ports.iter().filter(|port| port.is_tunnel()) {
             for family in [Family::V4, Family::V6] {
                 let is_kept = |blocks: fn(&Blocker, &Port, Family) -> bool| {
-                    let mut guards = guards.iter();
-                    guards.any(|guard| {
-                        blocks(guard, port, family) || guard.port.is_none() && blocks(guard, port, Family::V4)
-                    })
+                    let is_kept_by = |guard: &Blocker| match &port.tunnel {
+                        Some(PortTunnel::Ppp(carrier)) => {
+                            let carrier = ports.iter().find(|other| Some(&other.name) == carrier.as_ref());
+                            !guard.is_passed && blocks(guard, port, family)
+                                || carrier.is_some_and(|carrier| keeps_frames(guard, carrier, blocks))
+                        }
+                        // Outer packets are of IPv4, and of no connection that goes past rules.
+                        _ => {
+                            blocks(guard, port, family)
+                                || guard.port.is_none() && blocks(guard, port, Family::V4)
+                        }
+                    };
+                    guards.iter().any(is_kept_by)
                 };
                 let from = is_kept(Blocker::blocks_from);
                 let to = is_kept(Blocker::blocks_to).then_some(Withheld::Policy);
@@ -78,6 +105,12 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether something is about all frames of the interface that carries a session, not only about packets of a
+/// family there.
+fn keeps_frames(guard: &Blocker, carrier: &Port, blocks: fn(&Blocker, &Port, Family) -> bool) -> bool {
+    guard.port.is_some() && guard.family.is_none() && blocks(guard, carrier, Family::V4)
 }
 
 /// Whether a question for a route can have all that a rule chooses outer packets by, of a tunnel with this

@@ -269,7 +269,7 @@ fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Cho
             let said = format!("{name}: a bridge, by its members");
             voice.log_event("port", &said, &[("port", name)]);
         }
-        if facts.port.is_tunnel {
+        if facts.port.is_tunnel() {
             let said = format!("{name}: a tunnel, what leaves and arrives by it");
             voice.log_event("port", &said, &[("port", name)]);
         }

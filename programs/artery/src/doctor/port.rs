@@ -18,7 +18,7 @@ pub(super) fn findings(names: &[String]) -> anyhow::Result<Vec<Finding>> {
     let mut ports = Vec::new();
     for one in &looked {
         let port = blockers::port(&one.interface.name)?;
-        ports.extend(port.filter(|port| is_ethernet(&one.interface) || port.is_tunnel));
+        ports.extend(port.filter(|port| is_ethernet(&one.interface) || port.is_tunnel()));
     }
     let facts: Vec<Facts> =
         ports.iter().map(|port: &Port| Facts::find(port.clone(), &ports)).collect::<anyhow::Result<_>>()?;
@@ -42,7 +42,7 @@ fn of_port(one: &InterfaceSurvey, facts: Option<&Facts>, choice: &Choice, proces
     let mut findings = vec![link(&one.interface), driver(one)];
     match facts {
         None => findings.push(not_adopted()),
-        Some(facts) if facts.port.is_tunnel => findings.push(tunnel()),
+        Some(facts) if facts.port.is_tunnel() => findings.push(tunnel()),
         Some(facts) => {
             findings.push(adopted(facts, choice));
             findings.extend(xdp(facts));

@@ -65,7 +65,7 @@ impl Sink for Accelerator {
             self.remove_member(index);
             return self.remove_attached(index);
         };
-        if matches!(link.kind, LinkKind::Tunnel(_)) {
+        if matches!(link.kind, LinkKind::Tunnel(_) | LinkKind::Ppp) {
             self.groups.add_tunnel(index);
             return self.set_tunnel_link(link);
         }
@@ -76,6 +76,7 @@ impl Sink for Accelerator {
         let member = RoutedPort { port, carrier, mac, is_up };
         self.groups.set_port(&self.memory, index, Some(port));
         self.members.insert(index, member);
+        self.apply_sessions();
         // What it may do depends on the interface that carries it.
         let record = self.members[&index].port_record(index, self.port_flags(index));
         self.memory.set_port(port, &record);

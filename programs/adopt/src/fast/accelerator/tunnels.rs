@@ -1,7 +1,7 @@
 //! Adopted tunnels: interfaces without a program, whose packets leave by another port behind one more header,
 //! and arrive so.
-use super::super::hops::TunnelExit;
-use super::super::layout::{TunnelHeader, TunnelInput, header_length};
+use super::super::hops::{TunnelExit, TunnelNextHop};
+use super::super::layout::{OuterEnds, OuterIpv4, TunnelHeader, TunnelInput};
 use super::super::memory::Memory;
 use super::super::tunnel_inputs::TunnelInputs;
 use super::{Accelerator, Error, RoutedPort};
@@ -21,36 +21,82 @@ pub struct TunnelRoute {
     pub mtu: u32,
 }
 
+/// A session of PPPoE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PppoeSession {
+    /// The interface whose frames it is in.
+    pub carrier: u32,
+    /// The link address of the other end.
+    pub peer: EtherAddr,
+    /// Its number.
+    pub session: u16,
+}
+
+/// What a tunnel does with packets, as far as that is known.
+enum TunnelPath {
+    OverIpv4 {
+        /// What it is, unless its options leave its packets to the kernel.
+        settings: Option<IpTunnel>,
+        route: Option<TunnelRoute>,
+        /// Whether the kernel takes packets to the outer address for its own.
+        is_local: bool,
+    },
+    Pppoe(Option<PppoeSession>),
+}
+
 /// A tunnel that packets leave and arrive by.
 struct AdoptedTunnel {
     port: u32,
     mtu: u32,
     is_up: bool,
-    /// What it is, unless its options leave its packets to the kernel.
-    settings: Option<IpTunnel>,
-    route: Option<TunnelRoute>,
-    /// Whether the kernel takes packets to the outer address for its own.
-    is_local: bool,
+    path: TunnelPath,
 }
 
 impl AdoptedTunnel {
     fn exit(&self) -> Option<TunnelExit> {
-        let (tunnel, route) = (self.settings.as_ref()?, self.route.filter(|_| self.is_up)?);
-        let header = TunnelHeader {
-            source: route.source,
-            destination: tunnel.remote,
-            protocol: tunnel.protocol,
-            ttl: tunnel.ttl,
-            tos: tunnel.tos,
+        if !self.is_up {
+            return None;
+        }
+        let (next_hop, header, mtu) = match &self.path {
+            TunnelPath::OverIpv4 { settings, route, .. } => {
+                let (tunnel, route) = (settings.as_ref()?, route.as_ref()?);
+                let header = TunnelHeader::Ipv4(OuterIpv4 {
+                    source: route.source,
+                    destination: tunnel.remote,
+                    protocol: tunnel.protocol,
+                    ttl: tunnel.ttl,
+                    tos: tunnel.tos,
+                });
+                let (link, address) = route.neighbor;
+                (TunnelNextHop::Neighbor(link, address), header, route.mtu)
+            }
+            TunnelPath::Pppoe(session) => {
+                let PppoeSession { carrier, peer, session } = (*session)?;
+                // The carrier's own MTU is minded where frames leave by it.
+                (TunnelNextHop::Peer(carrier, peer), TunnelHeader::Pppoe { session }, u32::MAX)
+            }
         };
-        let mtu = self.mtu.min(route.mtu.saturating_sub(header_length(tunnel.protocol) as u32));
-        Some(TunnelExit { neighbor: route.neighbor, header, mtu, port: self.port })
+        let mtu = self.mtu.min(mtu.saturating_sub(header.length() as u32));
+        Some(TunnelExit { next_hop, header, mtu, port: self.port })
     }
 
-    fn input(&self) -> Option<TunnelInput> {
-        let tunnel = self.settings.as_ref().filter(|_| self.is_up && self.is_local)?;
-        let (source, destination) = (tunnel.remote, tunnel.local);
-        Some(TunnelInput { source, destination, protocol: tunnel.protocol, port: self.port })
+    /// The outer header of what arrives; frames of sessions arrive at a port of this number.
+    fn input(&self, port_of: impl Fn(u32) -> Option<u32>) -> Option<TunnelInput> {
+        if !self.is_up {
+            return None;
+        }
+        let outer = match &self.path {
+            TunnelPath::OverIpv4 { settings, is_local, .. } => {
+                let tunnel = settings.as_ref().filter(|_| *is_local)?;
+                let IpTunnel { remote: source, local: destination, protocol, .. } = *tunnel;
+                OuterEnds::Ipv4 { source, destination, protocol }
+            }
+            TunnelPath::Pppoe(session) => {
+                let PppoeSession { carrier, peer, session } = (*session)?;
+                OuterEnds::Pppoe { peer, session, carrier: port_of(carrier)? }
+            }
+        };
+        Some(TunnelInput { outer, port: self.port })
     }
 }
 
@@ -74,7 +120,8 @@ impl Tunnels {
 }
 
 impl Accelerator {
-    /// Has packets leave and arrive by a tunnel. None do before it is set as a link, and its route is set.
+    /// Has packets leave and arrive by a tunnel. None do before it is set as a link, and its route or session
+    /// is set.
     pub fn adopt_tunnel(&mut self, link: u32) -> Result<(), Error> {
         let port = *self.free_ports.first().ok_or(Error::TooManyPorts)?;
         self.adopt_tunnel_as(link, port)
@@ -97,8 +144,8 @@ impl Accelerator {
             }
         }
         self.free_ports.remove(&port);
-        let tunnel =
-            AdoptedTunnel { port, mtu: 0, is_up: false, settings: None, route: None, is_local: false };
+        let path = TunnelPath::OverIpv4 { settings: None, route: None, is_local: false };
+        let tunnel = AdoptedTunnel { port, mtu: 0, is_up: false, path };
         self.tunnels.adopted.insert(link, tunnel);
         Ok(())
     }
@@ -108,27 +155,66 @@ impl Accelerator {
         self.tunnels.adopted.contains_key(&link)
     }
 
-    /// The adopted tunnels, and what they are, if nothing leaves their packets to the kernel.
+    /// The adopted tunnels over IPv4, and what they are, if nothing leaves their packets to the kernel.
     pub fn tunnels(&self) -> impl Iterator<Item = (u32, Option<&IpTunnel>)> {
-        self.tunnels.adopted.iter().map(|(link, tunnel)| (*link, tunnel.settings.as_ref()))
+        self.tunnels.adopted.iter().filter_map(|(link, tunnel)| match &tunnel.path {
+            TunnelPath::OverIpv4 { settings, .. } => Some((*link, settings.as_ref())),
+            TunnelPath::Pppoe(_) => None,
+        })
     }
 
     /// Notes how outer packets of a tunnel leave, or that the kernel is to send them, and whether packets to
     /// its outer address are for this machine.
-    pub fn set_tunnel_routes(&mut self, link: u32, route: Option<TunnelRoute>, is_local: bool) {
+    pub fn set_tunnel_routes(&mut self, link: u32, new_route: Option<TunnelRoute>, is_here: bool) {
         let Some(tunnel) = self.tunnels.adopted.get_mut(&link) else { return };
-        (tunnel.route, tunnel.is_local) = (route, is_local);
-        self.hops.set_tunnel(&self.memory, link, tunnel.exit());
-        self.tunnels.inputs.set(&self.memory, link, tunnel.input());
+        let TunnelPath::OverIpv4 { route, is_local, .. } = &mut tunnel.path else { return };
+        (*route, *is_local) = (new_route, is_here);
+        self.apply_tunnel(link);
+    }
+
+    /// Notes the session of PPPoE that an adopted interface of PPP is, or that its packets are the kernel's.
+    pub fn set_pppoe_session(&mut self, link: u32, new_session: Option<PppoeSession>) {
+        let Some(tunnel) = self.tunnels.adopted.get_mut(&link) else { return };
+        let TunnelPath::Pppoe(session) = &mut tunnel.path else { return };
+        *session = new_session;
+        self.apply_tunnel(link);
+    }
+
+    /// Whether an interface is an adopted session of PPPoE, whose packets have passed no rules but those for
+    /// forwarded ones.
+    pub(super) fn is_session(&self, link: u32) -> bool {
+        let tunnel = self.tunnels.adopted.get(&link);
+        tunnel.is_some_and(|tunnel| matches!(tunnel.path, TunnelPath::Pppoe(_)))
+    }
+
+    /// Has programs know what a tunnel is now.
+    fn apply_tunnel(&mut self, link: u32) {
+        let Some(tunnel) = self.tunnels.adopted.get(&link) else { return };
+        let port_of = |carrier: u32| Some(self.members.get(&carrier)?.port);
+        let (exit, input) = (tunnel.exit(), tunnel.input(port_of));
+        self.hops.set_tunnel(&self.memory, link, exit);
+        self.tunnels.inputs.set(&self.memory, link, input);
+    }
+
+    /// The same for all sessions, whose carriers may have other ports now.
+    pub(super) fn apply_sessions(&mut self) {
+        let sessions: Vec<u32> =
+            self.tunnels.adopted.keys().copied().filter(|link| self.is_session(*link)).collect();
+        sessions.into_iter().for_each(|link| self.apply_tunnel(link));
     }
 
     /// Notes what a tunnel is now. Its route is that of before, and is asked for again.
     pub(super) fn set_tunnel_link(&mut self, link: &Link) {
-        let LinkKind::Tunnel(settings) = &link.kind else { return };
         let Some(tunnel) = self.tunnels.adopted.get_mut(&link.index) else { return };
-        let settings = Some(settings.clone()).filter(|settings| settings.option.is_none());
-        if tunnel.settings != settings {
-            (tunnel.settings, tunnel.route, tunnel.is_local) = (settings, None, false);
+        match (&link.kind, &mut tunnel.path) {
+            (LinkKind::Tunnel(new), TunnelPath::OverIpv4 { settings, route, is_local }) => {
+                let new = Some(new.clone()).filter(|new| new.option.is_none());
+                if *settings != new {
+                    (*settings, *route, *is_local) = (new, None, false);
+                }
+            }
+            (LinkKind::Ppp, path @ TunnelPath::OverIpv4 { .. }) => *path = TunnelPath::Pppoe(None),
+            _ => {}
         }
         (tunnel.mtu, tunnel.is_up) = (link.mtu, link.is_admin_up && link.has_carrier);
         // No frame has this address. Where another tunnel gets the number of this one's port, it tells the
@@ -136,8 +222,7 @@ impl Accelerator {
         let [a, b, c, d] = link.index.to_be_bytes();
         let mac = EtherAddr([0, 0, a, b, c, d]);
         let member = RoutedPort { port: tunnel.port, carrier: None, mac, is_up: tunnel.is_up };
-        self.hops.set_tunnel(&self.memory, link.index, tunnel.exit());
-        self.tunnels.inputs.set(&self.memory, link.index, tunnel.input());
+        self.apply_tunnel(link.index);
         self.groups.set_port(&self.memory, link.index, Some(member.port));
         self.members.insert(link.index, member);
         let member = &self.members[&link.index];

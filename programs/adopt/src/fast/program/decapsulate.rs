@@ -6,7 +6,7 @@
 use super::super::layout::*;
 use super::receive::{buffer, load_frame, load_rest};
 use super::send::XDP_ADJUST_HEAD;
-use super::tunnel::{AT_LINK_HEADER, SKB_ADJUST_ROOM};
+use super::tunnel::{AT_LINK_HEADER, ETHERNET, IPV4, SKB_ADJUST_ROOM};
 use super::*;
 use crate::kernel::TunnelProtocol;
 use artery_device::bpf::Operation::*;
@@ -14,8 +14,6 @@ use artery_device::bpf::Test::*;
 
 const GRE: i32 = protocol_number(TunnelProtocol::Gre) as i32;
 const IPIP: i32 = protocol_number(TunnelProtocol::Ipip) as i32;
-const ETHERNET: i32 = 14;
-const IPV4: i32 = 20;
 /// What is left is IPv6 (`BPF_F_ADJ_ROOM_DECAP_L3_IPV6`, Linux 6.3).
 const LEAVES_IPV6: i32 = 1 << 8;
 /// The longest header that is taken off fits in so many bits.
@@ -32,12 +30,17 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, [ipv4, ipv6]: [Label; 2]) {
     w.a.jump_if(Equal, R3, GRE, is_tunneled);
     w.a.jump_if(NotEqual, R3, IPIP, is_plain);
     w.a.place(is_tunneled);
-    find_tunnel(w, is_found);
+    find_tunnel(w, [(R9, 12), (R9, 16)], |w, _| w.a.jump(is_found));
     w.a.jump(is_plain);
     w.a.place(is_found);
-    check_port(w);
+    check_family(w);
+    find_port(w);
     check_outer(w);
     find_protocol(w);
+    // The outer type of service, before `R9` leaves it.
+    w.a.load(Size::Byte, R3, R9, 1);
+    w.a.compute(And, R3, 3);
+    find_packet(w);
     check_ecn(w);
     enter_tunnel(w);
     w.a.jump_if(Equal, R5, in_network_order(0x0800), ipv4);
@@ -46,12 +49,17 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, [ipv4, ipv6]: [Label; 2]) {
     w.a.place(is_plain);
 }
 
-/// Goes to `is_found` with the last word of the tunnel's bucket in `R1`, if the outer header, whose protocol
-/// is in `R3`, is one of an adopted tunnel.
-fn find_tunnel(w: &mut ProgramWriter<'_>, is_found: Label) {
+/// Finds the bucket of the tunnel that a header is of, whose kind is in `R3`, by words that are at these
+/// places. Writes with `found` what is done with the bucket in `R5`, whose state is in `R1`, before the next
+/// is tried.
+pub(super) fn find_tunnel(
+    w: &mut ProgramWriter<'_>,
+    keys: [(Register, i16); 2],
+    mut found: impl FnMut(&mut ProgramWriter<'_>, Label),
+) {
     w.a.set(R4, 0);
-    for at in [12, 16] {
-        w.a.load(Size::Word, R1, R9, at);
+    for (base, at) in keys {
+        w.a.load(Size::Word, R1, base, at);
         ipv4::mix_in(w, R1);
     }
     w.a.compute_32(Multiply, R4, MULTIPLIER as i32);
@@ -68,26 +76,32 @@ fn find_tunnel(w: &mut ProgramWriter<'_>, is_found: Label) {
         w.a.set(R2, R1);
         w.a.compute(And, R2, 0xff);
         w.a.jump_if(NotEqual, R2, R3, next);
-        for (word, at) in [(0, 12), (1, 16)] {
-            w.a.load(Size::Word, R2, R5, 4 * word);
-            w.a.load(Size::Word, R0, R9, at);
+        for (word, (base, at)) in keys.into_iter().enumerate() {
+            w.a.load(Size::Word, R2, R5, 4 * word as i16);
+            w.a.load(Size::Word, R0, base, at);
             w.a.jump_if(NotEqual, R2, R0, next);
         }
-        w.a.jump(is_found);
+        found(w, next);
         w.a.place(next);
     }
 }
 
-/// By the word in `R1`, which `R2` has then: `R0` = the tunnel's port, `R4` = the record of that. All IPv4
-/// that arrives at the outer packet's port must be forwarded, by the same routes as at the tunnel's.
-fn check_port(w: &mut ProgramWriter<'_>) {
+/// All IPv4 that arrives at the outer packet's port must be forwarded. `R1` stays.
+fn check_family(w: &mut ProgramWriter<'_>) {
+    w.load_slot(R2, Slot::Port);
+    point_to_port(w, R5, R2);
+    w.a.load(Size::Word, R5, R5, 4 * PORT_FLAGS as i16);
+    w.a.compute(And, R5, Flags::IPV4 as i32);
+    w.a.jump_if(Equal, R5, 0, w.to_kernel(Reason::Policy));
+}
+
+/// By the state in `R1`, which `R2` has then: `R0` = the tunnel's port, `R4` = the record of that. Its
+/// packets must be forwarded by the same routes as those of the port that the outer packet arrived at.
+pub(super) fn find_port(w: &mut ProgramWriter<'_>) {
     w.a.set(R2, R1);
     w.load_slot(R1, Slot::Port);
     point_to_port(w, R5, R1);
     w.a.load(Size::Word, R5, R5, 4 * PORT_FLAGS as i16);
-    w.a.set(R1, R5);
-    w.a.compute(And, R1, Flags::IPV4 as i32);
-    w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::Policy));
     w.a.set(R1, R2);
     w.a.compute(ShiftRight, R1, TUNNEL_PORT as i32);
     w.a.compute(And, R1, MOST_PORTS as i32 - 1);
@@ -142,16 +156,17 @@ fn find_protocol(w: &mut ProgramWriter<'_>) {
     w.a.place(ipip);
     w.a.set(R5, in_network_order(0x0800));
     w.a.place(is_known);
-    // The outer type of service, before `R9` leaves it.
-    w.a.load(Size::Byte, R3, R9, 1);
-    w.a.compute(And, R3, 3);
+}
+
+/// `R9` = where the packet within begins, by the state in `R2`.
+pub(super) fn find_packet(w: &mut ProgramWriter<'_>) {
     w.a.compute(ShiftRight, R2, TUNNEL_LENGTH as i32);
     w.a.compute(And, R2, LENGTH_MASK);
     w.store_slot(Slot::Outer, R2);
     w.a.compute(Add, R9, R2);
     w.a.set(R1, R9);
     w.a.compute(Add, R1, IPV4);
-    w.a.jump_if(Above, R1, R8, tunnel);
+    w.a.jump_if(Above, R1, R8, w.to_kernel(Reason::Tunnel));
 }
 
 /// Leaves to the kernel what changes or is dropped by ECN (RFC 6040 section 4.2), whose outer bits are in
@@ -176,7 +191,7 @@ fn check_ecn(w: &mut ProgramWriter<'_>) {
 }
 
 /// From here on it is a packet of the tunnel's port, `R0`, whose record is in `R4`: `R1` = its flags.
-fn enter_tunnel(w: &mut ProgramWriter<'_>) {
+pub(super) fn enter_tunnel(w: &mut ProgramWriter<'_>) {
     w.load_slot(R2, Slot::Outer);
     let shortened = [Slot::Length].into_iter().chain((w.at == ProgramHook::Tc).then_some(Slot::Rest));
     for slot in shortened {
@@ -194,11 +209,20 @@ fn enter_tunnel(w: &mut ProgramWriter<'_>) {
 /// Takes the outer header off a packet that is sent, and the tag, where that is in the frame; `R9` is where
 /// the packet begins then. Leaves it to the kernel where it can't be taken off.
 pub(super) fn take_off(w: &mut ProgramWriter<'_>) {
-    let is_done = w.a.label();
+    let (is_done, is_cut) = (w.a.label(), w.a.label());
     w.load_slot(R1, Slot::IsWithin);
     w.a.jump_if(Equal, R1, 0, is_done);
+    if w.at == ProgramHook::Tc {
+        let over_ipv4 = w.a.label();
+        w.load_slot(R1, Slot::Outer);
+        w.a.jump_if(NotEqual, R1, PPPOE_LENGTH as i32, over_ipv4);
+        pppoe::take_off(w);
+        w.a.jump(is_cut);
+        w.a.place(over_ipv4);
+    }
     cut(w);
     w.a.jump_if(NotEqual, R0, 0, w.to_kernel(Reason::Tunnel));
+    w.a.place(is_cut);
     w.load_slot(R1, Slot::Context);
     load_frame(w, R1);
     w.a.set(R9, R7);

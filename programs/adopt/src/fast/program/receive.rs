@@ -83,7 +83,15 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, ipv4: Label, ipv6: Label) {
     leave_to_other_program(w);
     w.a.jump_if(Equal, R5, in_network_order(0x0800), ipv4);
     w.a.jump_if(Equal, R5, in_network_order(0x86dd), ipv6);
+    let session = w.a.label();
+    if w.has_tunnels() {
+        w.a.jump_if(Equal, R5, in_network_order(PPPOE_SESSION), session);
+    }
     w.a.jump(w.to_kernel(Reason::OtherProtocol));
+    if w.has_tunnels() {
+        w.a.place(session);
+        pppoe::write_received(w, [ipv4, ipv6]);
+    }
 }
 
 /// Hands the frame to the program that looks into the FIB of its port, or of its VLAN, by the flags in `R1`,

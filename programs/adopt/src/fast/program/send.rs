@@ -9,8 +9,8 @@ pub(super) const XDP_ADJUST_HEAD: i32 = 44;
 const REDIRECT_MAP: i32 = 51;
 const REDIRECT: i32 = 23;
 const XDP_REDIRECT: i32 = 4;
-const SKB_VLAN_PUSH: i32 = 18;
-const SKB_VLAN_POP: i32 = 19;
+pub(super) const SKB_VLAN_PUSH: i32 = 18;
+pub(super) const SKB_VLAN_POP: i32 = 19;
 pub(super) const CSUM_UPDATE: i32 = 40;
 const LINK_HEADER: i16 = 12;
 

@@ -1,5 +1,6 @@
 //! New addresses and ports of a packet, as the kernel's translation (NAT) would write them.
 use super::super::flows::*;
+use super::super::layout::PPPOE_LENGTH;
 use super::receive::load_frame;
 use super::send::CSUM_UPDATE;
 use super::*;
@@ -119,7 +120,7 @@ fn add_difference(w: &mut ProgramWriter<'_>) {
 }
 
 /// Spoils `R1`.
-fn fold_to_32(w: &mut ProgramWriter<'_>, sum: Register) {
+pub(super) fn fold_to_32(w: &mut ProgramWriter<'_>, sum: Register) {
     for _ in 0..2 {
         w.a.set(R1, sum);
         w.a.compute(ShiftRight, R1, 32);
@@ -187,6 +188,11 @@ fn call_for_sums(w: &mut ProgramWriter<'_>, header: Header, failed: Label) {
     let (addresses, ports) = (Slot::AddressDifference, Slot::PortDifference);
     w.a.load(Size::Byte, R1, R9, header.protocol);
     w.store_slot(Slot::FlowKey, R1);
+    if w.has_tunnels() {
+        w.a.set(R1, R9);
+        w.a.compute(Subtract, R1, R7);
+        w.store_slot(Slot::Record, R1);
+    }
     if !header.is_v6 {
         call(w, L3_CSUM_REPLACE, SUM, addresses, 0, failed);
     }
@@ -216,16 +222,30 @@ fn call_for_sums(w: &mut ProgramWriter<'_>, header: Header, failed: Label) {
     // The frame may lie elsewhere now.
     w.load_slot(R1, Slot::Context);
     load_frame(w, R1);
-    w.a.set(R1, R7);
-    w.a.compute(Add, R1, ETHERNET + i32::from(header.length));
-    w.a.jump_if(Above, R1, R8, failed);
     w.a.set(R9, R7);
     w.a.compute(Add, R9, ETHERNET);
+    if w.has_tunnels() {
+        let is_plain = w.a.label();
+        w.load_slot(R1, Slot::Record);
+        w.a.jump_if(Equal, R1, ETHERNET, is_plain);
+        w.a.compute(Add, R9, PPPOE_LENGTH as i32);
+        w.a.place(is_plain);
+    }
+    w.a.set(R1, R9);
+    w.a.compute(Add, R1, i32::from(header.length));
+    w.a.jump_if(Above, R1, R8, failed);
 }
 
 fn call(w: &mut ProgramWriter<'_>, function: i32, at: i16, difference: Slot, flags: i32, failed: Label) {
     w.load_slot(R1, Slot::Context);
-    w.a.set(R2, ETHERNET + i32::from(at));
+    match w.has_tunnels() {
+        // The packet may be in a frame of a session.
+        true => {
+            w.load_slot(R2, Slot::Record);
+            w.a.compute(Add, R2, i32::from(at));
+        }
+        false => w.a.set(R2, ETHERNET + i32::from(at)),
+    }
     w.a.set(R3, 0);
     w.load_slot(R4, difference);
     w.a.set(R5, flags);

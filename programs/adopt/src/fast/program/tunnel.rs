@@ -1,5 +1,5 @@
-//! The header of a tunnel, in front of a packet whose hop leads into one, as the kernel's
-//! `ip_tunnel_xmit` writes it.
+//! The header of a tunnel, in front of a packet whose hop leads into one; that of one over IPv4 as the
+//! kernel's `ip_tunnel_xmit` writes it.
 //!
 //! Only programs that were made once there was a tunnel have this stage. Nothing of the frame has changed
 //! when it can't be done, except that padding is gone, so that the frame can still go to the kernel.
@@ -21,8 +21,8 @@ pub(super) const AT_LINK_HEADER: i32 = 1;
 const FIXED_SEGMENTS: i32 = 1;
 const OF_IPV4: i32 = 2;
 const OF_GRE: i32 = 8;
-const ETHERNET: i32 = 14;
-const IPV4: i32 = 20;
+pub(super) const ETHERNET: i32 = 14;
+pub(super) const IPV4: i32 = 20;
 const TCP: i32 = 6;
 const LONGEST: i32 = 0xffff;
 /// DF, in the word of flags and offset.
@@ -33,7 +33,7 @@ const VERSION_AND_LENGTH: i32 = 0x45;
 /// many bytes the frame is longer now, and `R9` is where the packet begins that is sent, within a new header
 /// or out of an old one.
 pub(super) fn write(w: &mut ProgramWriter<'_>) {
-    let (plain, gre, is_done) = (w.a.label(), w.a.label(), w.a.label());
+    let (plain, gre, pppoe, is_done) = (w.a.label(), w.a.label(), w.a.label(), w.a.label());
     w.store_number(Slot::Tunnel, 0);
     if w.at == ProgramHook::Tc {
         w.load_slot(R1, Slot::Context);
@@ -52,7 +52,11 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     w.load_slot(R2, Slot::Record);
     w.a.load(Size::Byte, R1, R2, OPTIONS);
     w.a.jump_if(Equal, R1, i32::from(protocol_number(TunnelProtocol::Gre)), gre);
+    w.a.jump_if(Equal, R1, i32::from(PPPOE), pppoe);
     put_header(w, TunnelProtocol::Ipip);
+    w.a.jump(is_done);
+    w.a.place(pppoe);
+    pppoe::put_header(w);
     w.a.jump(is_done);
     w.a.place(gre);
     put_header(w, TunnelProtocol::Gre);
@@ -88,12 +92,24 @@ fn point_to_record(w: &mut ProgramWriter<'_>) {
 }
 
 /// Leaves packets to the kernel that take no further header here: those whose length has no room for it, what
-/// was joined of other packets than TCP's, and those that are of a connection that goes past rules, which
-/// outer packets are not.
+/// was joined of several and is not of TCP, or leaves by a session; and what goes into another packet and is
+/// of a connection that goes past rules, which outer packets are not.
 fn check_packet(w: &mut ProgramWriter<'_>) {
     let too_big = w.to_kernel(Reason::TooBig);
+    let (over_ipv4, is_fit) = (w.a.label(), w.a.label());
     w.load_slot(R1, Slot::Length);
     w.a.jump_if(Above, R1, LONGEST - header_length(TunnelProtocol::Gre) as i32, too_big);
+    w.load_slot(R2, Slot::Record);
+    w.a.load(Size::Byte, R1, R2, OPTIONS);
+    w.a.jump_if(NotEqual, R1, i32::from(PPPOE), over_ipv4);
+    if w.at == ProgramHook::Tc {
+        // Neither cards nor the kernel cut frames of sessions into segments.
+        w.load_slot(R1, Slot::Context);
+        w.a.load(Size::Word, R1, R1, buffer::SEGMENT_SIZE);
+        w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::Tunnel));
+    }
+    w.a.jump(is_fit);
+    w.a.place(over_ipv4);
     if w.has_flows() {
         w.load_slot(R1, Slot::Properties);
         w.a.jump_if(NotEqual, R1, 0, w.to_kernel(Reason::Policy));
@@ -113,6 +129,7 @@ fn check_packet(w: &mut ProgramWriter<'_>) {
         w.a.jump_if(NotEqual, R1, TCP, too_big);
         w.a.place(is_whole);
     }
+    w.a.place(is_fit);
 }
 
 /// Takes off what short frames are filled up with.
@@ -177,7 +194,7 @@ fn make_room(w: &mut ProgramWriter<'_>, protocol: TunnelProtocol) {
 }
 
 /// `R9` = where the packet begins, behind the room for its tunnel's header. What can't be is lost.
-fn find_packet(w: &mut ProgramWriter<'_>, length: i32) {
+pub(super) fn find_packet(w: &mut ProgramWriter<'_>, length: i32) {
     // The link header may be written over as far as this, too.
     w.a.set(R2, R7);
     w.a.compute(Add, R2, ETHERNET + length + IPV4);

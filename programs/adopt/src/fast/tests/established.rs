@@ -18,7 +18,7 @@ fn address6(rig: &Rig, random: &mut Random) -> Ipv6Addr {
     (prefix.first() | host).into()
 }
 
-fn flow(rig: &Rig, random: &mut Random) -> (FlowKey, FlowAction) {
+pub(super) fn flow(rig: &Rig, random: &mut Random) -> (FlowKey, FlowAction) {
     let is_v6 = random.one_in(3);
     let protocol = random.of(&[TCP, TCP, UDP, if is_v6 { 58 } else { 1 }]);
     let address = |random: &mut Random| -> IpAddr {
@@ -48,7 +48,7 @@ fn flow(rig: &Rig, random: &mut Random) -> (FlowKey, FlowAction) {
 }
 
 /// A frame of a flow: mostly to be forwarded.
-fn frame(flow: &FlowKey, random: &mut Random, port: u32) -> Vec<u8> {
+pub(super) fn frame(flow: &FlowKey, random: &mut Random, port: u32) -> Vec<u8> {
     let payload = random.below(60) as usize;
     let header = if flow.protocol == TCP { 20 } else { 8 };
     let mut packet = vec![0; header + payload];

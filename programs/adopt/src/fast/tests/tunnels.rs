@@ -6,19 +6,19 @@ use std::net::Ipv4Addr;
 /// The outer sources of tunnels, by their last byte.
 const SOURCE: [u8; 3] = [198, 51, 100];
 
-/// Tunnels 1 to 3: one of IPIP with all from the packet, one of GRE with all of its own, and one of GRE.
+/// Tunnels 1 to 4: one of IPIP with all from the packet, one of GRE with all of its own, one of GRE, and a
+/// session of PPPoE.
 pub(super) fn write_tunnels(memory: &Memory) {
     let [a, b, c] = SOURCE;
-    let header = |number: u8, protocol, ttl, tos| TunnelHeader {
-        source: Ipv4Addr::new(a, b, c, number),
-        destination: Ipv4Addr::new(203, 0, 113, number),
-        protocol,
-        ttl,
-        tos,
+    let header = |number: u8, protocol, ttl, tos| {
+        let source = Ipv4Addr::new(a, b, c, number);
+        let destination = Ipv4Addr::new(203, 0, 113, number);
+        TunnelHeader::Ipv4(OuterIpv4 { source, destination, protocol, ttl, tos })
     };
     memory.write_tunnel(1, &header(1, TunnelProtocol::Ipip, 0, 1));
     memory.write_tunnel(2, &header(2, TunnelProtocol::Gre, 64, 0x48));
     memory.write_tunnel(3, &header(3, TunnelProtocol::Gre, 0, 0));
+    memory.write_tunnel(4, &TunnelHeader::Pppoe { session: 0x1234 });
 }
 
 /// Tunnels that packets arrive by, as ports 5 to 7: the outer source ends with the number of the port.
@@ -42,14 +42,15 @@ fn write_inputs(memory: &Memory, random: &mut Random) {
             ..Flags::default()
         };
         memory.set_port(port, &PortRecord { mac: mac(200 + port as u8), device: LOOPBACK, flags });
-        let input = TunnelInput { source: remote(port), destination: LOCAL, protocol, port };
+        let outer = OuterEnds::Ipv4 { source: remote(port), destination: LOCAL, protocol };
+        let input = TunnelInput { outer, port };
         let bucket = input.buckets().next().expect("there are some");
         memory.set_tunnel_input(bucket, &input);
     }
 }
 
 /// A packet behind its type, mostly one that is to be forwarded, with any type of service.
-fn packet_within(rig: &Rig, random: &mut Random, protocol: TunnelProtocol) -> ([u8; 2], Vec<u8>) {
+pub(super) fn packet_within(rig: &Rig, random: &mut Random, protocol: TunnelProtocol) -> ([u8; 2], Vec<u8>) {
     let (mut typed, payload) = (Vec::new(), random.below(100) as usize);
     let is_ipv6 = random.one_in(if protocol == TunnelProtocol::Gre { 2 } else { 30 });
     match is_ipv6 {
@@ -245,7 +246,7 @@ fn takes_ipv6_out_by_tc() -> bool {
 }
 
 /// What is sent of a packet that arrived by a tunnel is the packet within, which lives one hop shorter.
-fn check_within(decision: &ForwardDecision, within: Option<&(u16, Vec<u8>)>, by_tunnel: &mut u64) {
+pub(super) fn check_within(decision: &ForwardDecision, within: Option<&(u16, Vec<u8>)>, by_tunnel: &mut u64) {
     let ForwardDecision::Send { frame, .. } = decision else { return };
     let at = if frame[12..14] == [0x81, 0] { 16 } else { 12 };
     let (ether_type, packet) = (&frame[at..at + 2], &frame[at + 2..]);
@@ -312,7 +313,7 @@ fn into_tunnels_the_program_puts_the_header_that_the_decision_says() {
     if !may_load() {
         return;
     }
-    let (mut tunnelled, mut plain) = ([0; 2], 0);
+    let (mut tunnelled, mut in_sessions, mut plain) = ([0; 2], [0; 2], 0);
     for (seed, has_flows) in [(0, false), (1, false), (2, true)] {
         let rig = Rig::with_tunnels(seed, has_flows);
         let (mut random, mut reader) = (Random(700 + seed), rig.domain.reader());
@@ -335,6 +336,7 @@ fn into_tunnels_the_program_puts_the_header_that_the_decision_says() {
                 let left = without_identification(&outcome.frame);
                 match &decision {
                     ForwardDecision::Send { frame, .. } if outer(frame).is_some() => tunnelled[hook] += 1,
+                    ForwardDecision::Send { frame, .. } if is_of_session(frame) => in_sessions[hook] += 1,
                     ForwardDecision::Send { .. } => plain += 1,
                     ForwardDecision::Kernel(_) => {}
                 }
@@ -343,8 +345,15 @@ fn into_tunnels_the_program_puts_the_header_that_the_decision_says() {
         }
         expected.check_counters(&rig);
     }
-    let [xdp, tc] = tunnelled;
-    assert!(xdp > 500 && tc > 500 && plain > 500, "{tunnelled:?} {plain}");
+    let by_tunnels = tunnelled.iter().chain(&in_sessions);
+    assert!(by_tunnels.chain([&plain]).all(|count| *count > 500), "{tunnelled:?} {in_sessions:?} {plain}");
+}
+
+/// Whether a frame is of the session, whose packet fills it.
+fn is_of_session(frame: &[u8]) -> bool {
+    let at = if frame[12..14] == [0x81, 0] { 16 } else { 12 };
+    let length = ((frame.len() - at - 8) as u16).to_be_bytes();
+    frame[at..at + 6] == [0x88, 0x64, 0x11, 0, 0x12, 0x34] && frame[at + 6..at + 8] == length
 }
 
 /// How long a packet takes by each hook, in front of which a header is put, beside one that is only
