@@ -439,6 +439,7 @@ impl Session {
         }
         let (policy, consent) = self.pass_established(&mut guards);
         guards.extend(self.find_vrf_blockers(&ports, &consent));
+        guards.extend(self.find_lost_sessions(&ports));
         guards.sort();
         let drivers = self.survey_drivers();
         let deaf = &drivers.without_redirect;

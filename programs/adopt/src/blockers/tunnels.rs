@@ -41,6 +41,16 @@ fn find_session_blockers(ports: &[Port]) -> Vec<Blocker> {
     ports.iter().filter_map(of_port).collect()
 }
 
+/// Says that an interface of PPP was there before the session that it is to be.
+pub(crate) fn lost_session(port: &Port) -> Option<Blocker> {
+    let Some(PortTunnel::Ppp(Some(carrier))) = &port.tunnel else { return None };
+    let name = &port.name;
+    let what = format!("{name} was there without the session at {carrier}, which may be another interface's");
+    let remedy =
+        format!("give that one a name of its own and begin it again; shown by: ip link show dev {name}");
+    Some(Blocker::new(BlockerKind::Tunnel, what, remedy).at_port(port.index, Direction::Both))
+}
+
 /// Why the session of an interface of PPP is not known, and what shows or changes that.
 fn why_no_session(name: &str, carrier: Option<&str>, ports: &[Port]) -> Option<(String, String)> {
     let shown = || "shown by: cat /proc/net/pppoe".to_owned();

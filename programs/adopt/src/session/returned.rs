@@ -1,7 +1,7 @@
 //! Interfaces that come back with the name of an adopted one that is gone.
 use super::Session;
 use super::claims::Claimed;
-use crate::blockers::{Bridging, Port};
+use crate::blockers::{Bridging, Port, PortTunnel};
 use crate::fast;
 use crate::kernel::{Link, LinkKind};
 use crate::mirror::Sink as _;
@@ -27,8 +27,12 @@ impl Session {
         for old in gone {
             let is_free = |link: &Link| {
                 let is_bridge = matches!(&link.kind, LinkKind::Other(kind) if kind == "bridge");
-                let is_tunnel = matches!(&link.kind, LinkKind::Tunnel(_) | LinkKind::Ppp);
-                let is_like = is_bridge == (old.bridging == Bridging::Bridge) && is_tunnel == old.is_tunnel();
+                let is_same_tunnel = match &old.tunnel {
+                    Some(PortTunnel::OverIpv4) => matches!(&link.kind, LinkKind::Tunnel(_)),
+                    Some(PortTunnel::Ppp(_)) => link.kind == LinkKind::Ppp,
+                    None => !matches!(&link.kind, LinkKind::Tunnel(_) | LinkKind::Ppp),
+                };
+                let is_like = is_bridge == (old.bridging == Bridging::Bridge) && is_same_tunnel;
                 is_like && self.accelerator.mode(link.index).is_none()
             };
             let is_tried = |link: &Link| self.not_adopted.contains(&link.index);

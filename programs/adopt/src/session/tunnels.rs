@@ -5,7 +5,7 @@
 //! have told it. It is asked after each change, and each second, since it notifies of no path MTU.
 use super::routes::{RouteAnswer, RouteQuestion};
 use super::{Error, Session};
-use crate::blockers::{Blocker, Port, PortTunnel};
+use crate::blockers::{self, Blocker, Port, PortTunnel};
 use crate::fast::{self, PppoeSession, TunnelRoute, Withheld};
 use crate::kernel::{Family, IpTunnel, Link, Rule, Selectors};
 use crate::mirror::RouteCondition;
@@ -37,19 +37,28 @@ impl Session {
         Ok(())
     }
 
-    /// Reads again which sessions of PPPoE interfaces are. Where that can't be read it is not known.
+    /// Reads again which sessions of PPPoE there are, where that can be read.
     fn follow_sessions(&mut self) {
         for port in &self.ports {
-            let Some(PortTunnel::Ppp(carrier)) = &port.tunnel else { continue };
-            let session = carrier.as_deref().and_then(|carrier| self.find_session(carrier));
-            self.accelerator.set_pppoe_session(port.index, session);
+            let Some(PortTunnel::Ppp(Some(carrier))) = &port.tunnel else { continue };
+            let Ok(listed) = pppoe::find_only(carrier) else { continue };
+            let session = match listed {
+                Ok(listed) => {
+                    let link = self.driver.mirror().links().find(|link| link.name == *carrier);
+                    let Some(carrier) = link.map(|link| link.index) else { continue };
+                    Some(PppoeSession { carrier, peer: listed.peer, session: listed.number })
+                }
+                Err(_) => None,
+            };
+            // A line says so.
+            self.needs_resync |= self.accelerator.note_session(port.index, session);
         }
     }
 
-    fn find_session(&self, carrier: &str) -> Option<PppoeSession> {
-        let listed = pppoe::find_only(carrier).ok()?.ok()?;
-        let link = self.driver.mirror().links().find(|link| link.name == carrier)?;
-        Some(PppoeSession { carrier: link.index, peer: listed.peer, session: listed.number })
+    /// The interfaces of PPP among these ports that were there without the session that there is now.
+    pub(super) fn find_lost_sessions(&self, ports: &[Port]) -> Vec<Blocker> {
+        let is_lost = |port: &&Port| self.accelerator.has_lost_session(port.index);
+        ports.iter().filter(is_lost).filter_map(blockers::lost_session).collect()
     }
 
     /// Whether the kernel's answer about a packet of its own holds for those that arrive: no rule chooses by

@@ -41,7 +41,37 @@ enum TunnelPath {
         /// Whether the kernel takes packets to the outer address for its own.
         is_local: bool,
     },
-    Pppoe(Option<PppoeSession>),
+    Pppoe(SessionState),
+}
+
+/// What is known of the session of an interface of PPP.
+///
+/// The interface comes when its session has begun. So one that was there without the session, or with another
+/// one, may belong to something else that got the name, and its packets are the kernel's as long as it is
+/// there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SessionState {
+    New,
+    Known(PppoeSession),
+    Lost,
+}
+
+impl SessionState {
+    fn session(&self) -> Option<PppoeSession> {
+        match self {
+            SessionState::Known(session) => Some(*session),
+            SessionState::New | SessionState::Lost => None,
+        }
+    }
+
+    /// The state after a look at the sessions that there are.
+    fn after(self, found: Option<PppoeSession>) -> SessionState {
+        match (self, found) {
+            (SessionState::New, Some(session)) => SessionState::Known(session),
+            (SessionState::Known(old), Some(session)) if old == session => self,
+            _ => SessionState::Lost,
+        }
+    }
 }
 
 /// A tunnel that packets leave and arrive by.
@@ -70,8 +100,8 @@ impl AdoptedTunnel {
                 let (link, address) = route.neighbor;
                 (TunnelNextHop::Neighbor(link, address), header, route.mtu)
             }
-            TunnelPath::Pppoe(session) => {
-                let PppoeSession { carrier, peer, session } = (*session)?;
+            TunnelPath::Pppoe(state) => {
+                let PppoeSession { carrier, peer, session } = state.session()?;
                 // The carrier's own MTU is minded where frames leave by it.
                 (TunnelNextHop::Peer(carrier, peer), TunnelHeader::Pppoe { session }, u32::MAX)
             }
@@ -91,8 +121,8 @@ impl AdoptedTunnel {
                 let IpTunnel { remote: source, local: destination, protocol, .. } = *tunnel;
                 OuterEnds::Ipv4 { source, destination, protocol }
             }
-            TunnelPath::Pppoe(session) => {
-                let PppoeSession { carrier, peer, session } = (*session)?;
+            TunnelPath::Pppoe(state) => {
+                let PppoeSession { carrier, peer, session } = state.session()?;
                 OuterEnds::Pppoe { peer, session, carrier: port_of(carrier)? }
             }
         };
@@ -172,12 +202,21 @@ impl Accelerator {
         self.apply_tunnel(link);
     }
 
-    /// Notes the session of PPPoE that an adopted interface of PPP is, or that its packets are the kernel's.
-    pub fn set_pppoe_session(&mut self, link: u32, new_session: Option<PppoeSession>) {
-        let Some(tunnel) = self.tunnels.adopted.get_mut(&link) else { return };
-        let TunnelPath::Pppoe(session) = &mut tunnel.path else { return };
-        *session = new_session;
+    /// Notes the only session of PPPoE that there is for an adopted interface of PPP, if there is one. Once
+    /// it is another one, or none, all packets are the kernel's; says whether that is so now and was not.
+    pub fn note_session(&mut self, link: u32, found: Option<PppoeSession>) -> bool {
+        let Some(tunnel) = self.tunnels.adopted.get_mut(&link) else { return false };
+        let TunnelPath::Pppoe(state) = &mut tunnel.path else { return false };
+        let before = std::mem::replace(state, state.after(found));
+        let is_lost = *state == SessionState::Lost && before != SessionState::Lost;
         self.apply_tunnel(link);
+        is_lost
+    }
+
+    /// Whether an adopted interface of PPP was there without the session that there is now.
+    pub fn has_lost_session(&self, link: u32) -> bool {
+        let tunnel = self.tunnels.adopted.get(&link);
+        tunnel.is_some_and(|tunnel| matches!(tunnel.path, TunnelPath::Pppoe(SessionState::Lost)))
     }
 
     /// Whether an interface is an adopted session of PPPoE, whose packets have passed no rules but those for
@@ -213,7 +252,9 @@ impl Accelerator {
                     (*settings, *route, *is_local) = (new, None, false);
                 }
             }
-            (LinkKind::Ppp, path @ TunnelPath::OverIpv4 { .. }) => *path = TunnelPath::Pppoe(None),
+            (LinkKind::Ppp, path @ TunnelPath::OverIpv4 { .. }) => {
+                *path = TunnelPath::Pppoe(SessionState::New)
+            }
             _ => {}
         }
         (tunnel.mtu, tunnel.is_up) = (link.mtu, link.is_admin_up && link.has_carrier);
@@ -249,5 +290,23 @@ impl Accelerator {
         };
         let sent = |(_, tunnel): (&u32, &AdoptedTunnel)| self.memory.sent_frames(tunnel.port);
         self.tunnels.adopted.iter().filter(leaves_by).map(sent).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_was_there_without_its_session_never_gets_one() {
+        let session = |number| PppoeSession { carrier: 7, peer: EtherAddr([2; 6]), session: number };
+        let state = SessionState::New.after(Some(session(1)));
+        assert_eq!(state.session(), Some(session(1)));
+        assert_eq!(state.after(Some(session(1))), state);
+        for found in [Some(session(2)), None] {
+            assert_eq!(state.after(found).after(Some(session(1))).session(), None);
+            assert_eq!(state.after(found).after(found).session(), None);
+        }
+        assert_eq!(SessionState::New.after(None).after(Some(session(1))).session(), None);
     }
 }

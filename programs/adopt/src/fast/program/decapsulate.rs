@@ -76,6 +76,7 @@ pub(super) fn find_tunnel(
         w.a.set(R2, R1);
         w.a.compute(And, R2, 0xff);
         w.a.jump_if(NotEqual, R2, R3, next);
+        read_behind_state(w);
         for (word, (base, at)) in keys.into_iter().enumerate() {
             w.a.load(Size::Word, R2, R5, 4 * word as i16);
             w.a.load(Size::Word, R0, base, at);
@@ -84,6 +85,15 @@ pub(super) fn find_tunnel(
         found(w, next);
         w.a.place(next);
     }
+}
+
+/// Has a processor that reads out of order (ARM) read the other words of the bucket in `R5` behind its state
+/// in `R1`: their address depends on it, if by nothing. So it sees no words of before with the state of
+/// after.
+fn read_behind_state(w: &mut ProgramWriter<'_>) {
+    w.a.set(R2, R1);
+    w.a.compute(And, R2, 0);
+    w.a.compute(Add, R5, R2);
 }
 
 /// All IPv4 that arrives at the outer packet's port must be forwarded. `R1` stays.

@@ -1,6 +1,7 @@
 # Rows about packets in sessions of PPPoE: eth2 of this machine and eth0 of b carry one, without a daemon.
 
-# session.py LINK PEER NUMBER: holds a session, with an interface of PPP, as pppd leaves them when all is negotiated.
+# session.py LINK PEER NUMBER: holds a session, with an interface of PPP, as pppd leaves them when all is negotiated; without words
+# only such an interface.
 session_program() {
     cat >$work/session.py <<'P'
 import ctypes, fcntl, os, socket, struct, sys, time
@@ -8,6 +9,10 @@ import ctypes, fcntl, os, socket, struct, sys, time
 def call(file, number, value=0):
     return struct.unpack("i", fcntl.ioctl(file, number, struct.pack("i", value)))[0]
 
+if len(sys.argv) == 1:
+    unit = os.open("/dev/ppp", os.O_RDWR)
+    call(unit, 0xc004743e, -1)  # PPPIOCNEWUNIT
+    time.sleep(1000)
 link, peer, number = sys.argv[1].encode(), bytes.fromhex(sys.argv[2].replace(":", "")), int(sys.argv[3], 0)
 session = socket.socket(24, socket.SOCK_STREAM, 0)  # AF_PPPOX, PX_PROTO_OE
 address = struct.pack("=HI", 24, 0) + struct.pack("!H", number) + peer + link.ljust(16, b"\0")
@@ -22,13 +27,13 @@ while True:
 P
 }
 
-# begin_session NUMBER: ppp0 here and at b.
+# begin_session NUMBER [VLAN]: ppp0 here and at b.
 begin_session() {
     here=$(cat /sys/class/net/eth2/address)
     there=$(ip netns exec b cat /sys/class/net/eth0/address)
-    python3 $work/session.py eth2 $there $1 >$work/session.log 2>&1 &
+    python3 $work/session.py eth2$2 $there $1 >$work/session.log 2>&1 &
     echo $! >$work/session.pid
-    ip netns exec b python3 $work/session.py eth0 $here $1 >$work/session-b.log 2>&1 &
+    ip netns exec b python3 $work/session.py eth0$2 $here $1 >$work/session-b.log 2>&1 &
     echo $! >$work/session-b.pid
     for try in $(seq 100); do
         if ip link show ppp0 >/dev/null 2>&1 && ip -n b link show ppp0 >/dev/null 2>&1; then break; fi
@@ -228,7 +233,45 @@ row_adopt_pppoe() {
     end_programs
     begin_session 0x1234
     [ "$driver" != virtio_net ] || goes_by xdp
+    end_programs
+    by_vlan tc
+    [ "$driver" != virtio_net ] || by_vlan xdp
     pass "$said"
+}
+
+# by_vlan PATH: a session in a VLAN.
+by_vlan() {
+    ip link add link eth2 name eth2.10 type vlan id 10
+    ip -n b link add link eth0 name eth0.10 type vlan id 10
+    ip link set eth2.10 up
+    ip -n b link set eth0.10 up
+    begin_session 0x1234 .10
+    start_adopt --path $1 eth1 eth2 ppp0 --pppoe ppp0=eth2.10
+    until_answers a 10.9.0.2 adopt
+    pings_past 45 "in a VLAN by $1"
+    end_programs
+    ip link del eth2.10
+    ip -n b link del eth0.10
+}
+
+# Another interface gets the name ppp0 before the session begins: its packets are no packets of the session.
+name_is_taken() {
+    python3 $work/session.py &
+    echo $! >$work/session.pid
+    until ip link show ppp0 >/dev/null 2>&1; do sleep 0.1; done
+    ip link set ppp0 up
+    ip route replace 10.9.0.0/24 dev ppp0
+    sleep 3
+    python3 $work/session.py eth2 $there 0x1234 >$work/session-b.log 2>&1 &
+    echo $! >$work/session-b.pid
+    until ip link show ppp1 >/dev/null 2>&1; do sleep 0.1; done
+    sleep 3
+    into=$(counted_by ppp0 sent)
+    answers a 10.9.0.2 20 >/dev/null || true
+    [ "$(counted_by ppp0 sent)" = "$into" ] || fail "packets for another ppp0 went into the session"
+    artery handler state | jq -r '.guards[].text' | grep -q "ppp0 was there without the session at eth2" ||
+        fail "no line says that ppp0 is another"
+    end_session
 }
 
 # Sessions, filters and connections change while packets go past the kernel.
@@ -237,6 +280,10 @@ sessions_follow() {
     end_session
     begin_session 0x4321
     pings_past 45 "with another session"
+    end_session
+    name_is_taken
+    begin_session 0x1234
+    pings_past 45 "with its session again"
     nft -f - <<'N'
 table inet filter { chain forward { type filter hook forward priority 0; counter; }; }
 N
@@ -260,19 +307,22 @@ table inet fw {
     chain nat { type nat hook postrouting priority 100; oifname "ppp0" masquerade; }
 }
 N
+    # The kernel is to take segments out of window for valid.
+    sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=1
     ip -n b route del 10.0.1.0/24
     sleep 2
     before=$(artery handler state | jq '[.ports[].established] | add')
     by_tcp=$(mbits a b 10.9.0.2)
     [ $by_tcp -gt 0 ] || fail "TCP carries nothing by the session"
     past=$(($(artery handler state | jq '[.ports[].established] | add') - before))
-    [ $past -gt 1000 ] || {
+    [ $past -gt 100 ] || {
         artery handler state | jq -c '.ports[] | [.name, .ipv4, .ipv6, .received, .sent, .kernel]'
         artery handler state | jq -r '.guards[].text'
         fail "with a home gateway's rules $past packets went past the kernel"
     }
     nft flush ruleset
+    sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0
     ip -n b route replace 10.0.1.0/24 dev ppp0
     pings_past 45 "without rules"
-    said="; with a home gateway's rules TCP $by_tcp Mbit/s, $past packets past them"
+    said="$said; with a home gateway's rules TCP $by_tcp Mbit/s, $past packets past them"
 }
