@@ -69,11 +69,15 @@ impl HealthChecks {
         members.values_mut().for_each(|member| member.health.set_check(&self.check));
         (self.prober, self.members, self.probes, self.last_token) = (prober, members, probes, last_token);
         self.sync_members(shared, now);
-        let is_up = |member: &Member| match self.members.get(&member.name)?.health.state() {
+        shared.lock_members().update_health(|member| self.found(member), now);
+    }
+
+    /// Whether a member's checks pass, if there was a result.
+    fn found(&self, member: &Member) -> Option<bool> {
+        match self.members.get(&member.name)?.health.state() {
             State::Unproven => None,
             state => Some(state == State::Up),
-        };
-        shared.lock_members().update_health(is_up, now);
+        }
     }
 
     /// Becomes readable when there are probe answers.
@@ -97,6 +101,10 @@ impl HealthChecks {
         }
         let by_name: HashMap<&str, bool> =
             changes.iter().map(|change| (&*change.name, change.is_up)).collect();
+        // One of a planned change may have been checked for another one before.
+        if shared.lock_members().awaits_planned() {
+            shared.lock_members().update_health(|member| self.found(member), now);
+        }
         if !changes.is_empty() {
             shared.lock_members().update_health(|member| by_name.get(&*member.name).copied(), now);
         }
@@ -104,14 +112,15 @@ impl HealthChecks {
         (self.prober.due().map_or(next, |due| due.max(now).min(next)), messages)
     }
 
-    /// Adds new members, and removes those that are gone. Their first probes are spread over a period.
+    /// Adds new members and those of a planned change, and removes those that are gone. Their first probes
+    /// are spread over a period.
     fn sync_members(&mut self, shared: &SharedBalancer, now: Duration) {
-        let members: BTreeMap<Arc<str>, SocketAddr> = {
+        let (members, planned) = {
             let members = shared.lock_members();
-            members
-                .view_members()
-                .map(|view| (view.member.name.clone(), probe_address(&view.member, shared)))
-                .collect()
+            let address = |member: &Member| (member.name.clone(), probe_address(member, shared));
+            let planned: BTreeMap<_, _> = members.planned_members().map(address).collect();
+            let present = members.view_members().map(|view| address(&view.member));
+            (present.chain(planned.clone()).collect::<BTreeMap<Arc<str>, SocketAddr>>(), planned)
         };
         self.members.retain(|name, patient| members.get(name) == Some(&patient.to));
         let patients = &self.members;
@@ -123,7 +132,11 @@ impl HealthChecks {
         }
         let count = members.len().max(1) as u32;
         for (number, (name, to)) in (0..).zip(members) {
-            let first = now.saturating_add(self.check.every / count * number);
+            // A planned change waits for the health of the members that it adds.
+            let first = match planned.contains_key(&name) {
+                true => now,
+                false => now.saturating_add(self.check.every / count * number),
+            };
             let health = || Health::new(&self.check, first);
             self.members.entry(name).or_insert_with(|| MemberHealth { to, health: health(), fault: None });
         }

@@ -190,13 +190,22 @@ impl MemberChooser<'_> {
         match flows.insert(key, self.build_answer(member), sight, Tick::from_time(self.now)) {
             Ok(id) => {
                 self.local.flow_began(member);
-                // Not an exception: METHOD chose its member just now.
                 if self.followed.is_on() {
-                    self.followed.all.record_flow(flows.get(id), FlowEventKind::Insert, self.choice);
+                    self.record_new(flows, id);
                 }
             }
             Err(_) => tally.unremembered += 1,
         }
         Some(member)
+    }
+
+    #[cold]
+    fn record_new<K: FlowKey>(&mut self, flows: &FlowTable<K>, id: FlowId) {
+        self.followed.all.record_flow(flows.get(id), FlowEventKind::Insert, self.choice);
+        // METHOD chose its member just now: only by another table it can be an exception.
+        if !self.choice.others().is_empty() {
+            let placement = Placement { choice: self.choice, seed: self.seed };
+            self.followed.exceptions.compare_changed(flows, id, placement, self.now);
+        }
     }
 }

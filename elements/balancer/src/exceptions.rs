@@ -3,7 +3,9 @@
 //! Balancers with the same members choose the same one for a flow where the method is pure, so that only
 //! those flows must be mirrored that keep a member which the table does not give them any more: after a
 //! member was added or drained, or its weight or health changed. A flow whose member is gone is none of them:
-//! its next packet gives it the table's, on any machine.
+//! its next packet gives it the table's, on any machine. Where other machines may choose by another table, or
+//! will by a planned change, those flows count, too, that are where this one puts them and not where that
+//! does.
 //!
 //! A flow that clients know of is marked in the flow table. What changes a single flow compares it at
 //! once; after a change of members a walk compares them all, a few at a time, and waits while clients have
@@ -109,6 +111,11 @@ impl Exceptions {
             self.queue.lose_events();
             self.begin_first_walk();
         }
+    }
+
+    /// Whether events are recorded, and all flows were compared with the members of this generation.
+    pub(super) fn has_compared_all(&self, generation: u32) -> bool {
+        self.is_on() && self.generation == generation && self.walks.iter().all(|walk| walk.until.is_none())
     }
 
     fn begin_first_walk(&mut self) {

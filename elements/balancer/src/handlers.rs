@@ -3,6 +3,7 @@ use super::balancer_worker::FlowBalancer;
 use super::event_lines;
 use super::exchange;
 use super::explain;
+use super::fleet;
 use super::owners;
 use super::service::Service;
 use artery_engine::{Context, Handler, HandlerError, Read, Show, Write};
@@ -43,6 +44,33 @@ pub(super) static HANDLERS: &[Handler] = &[
         &Show(|b: &mut FlowBalancer| b.shared.lock_members().settings().method),
     )
     .and_write(&Write(|b: &mut FlowBalancer, text, cx| b.shared.set_method(text, now(cx))))
+    .once(),
+    Handler::write(
+        "plan",
+        "`SECONDS`, and then a line each METHOD, SEED and MEMBER as after a planned change: for so many \
+         seconds flows that its table gives another member are exceptions, too, and members that it adds \
+         are checked. 0 SECONDS forget it, and so does a new configuration",
+        &Write(|b: &mut FlowBalancer, text, cx| fleet::plan_change(&b.shared, text, now(cx))),
+    )
+    .once(),
+    Handler::read(
+        "plan_json",
+        "how far each worker is with what was written to `plan`, a line of JSON for each: whether all flows \
+         were compared and all members checked, and the number of the next event of exceptions then",
+        &Read(|b: &mut FlowBalancer, _, cx| {
+            // The walk over flows has waited for a turn.
+            cx.schedule();
+            with_members(b, cx, |b, choice, cx| Ok(fleet::progress_json(b, choice, cx.worker())))
+        }),
+    )
+    .join(),
+    Handler::write(
+        "hold_down",
+        "`SECONDS NAME NAME …`: for so many seconds these members are down whatever checks find, since most \
+         machines of a fleet don't reach them, and no others are held. Flows that are elsewhere by the \
+         table of machines that reach all others are exceptions, too",
+        &Write(|b: &mut FlowBalancer, text, cx| fleet::hold_down(&b.shared, text, now(cx))),
+    )
     .once(),
     Handler::read(
         "status_json",
@@ -189,13 +217,14 @@ fn status_json(b: &FlowBalancer, choice: &Choice) -> String {
     let member = |view: &MemberView| {
         json!({
             "name": &*view.member.name, "address": view.member.address, "port": view.member.port,
-            "weight": view.member.weight, "up": view.is_up, "takes_new": view.takes_new,
-            "share": share(view.slots),
+            "weight": view.member.weight, "up": view.is_up, "checked": view.checked,
+            "takes_new": view.takes_new, "share": share(view.slots),
         })
     };
     let line = json!({
         "services": b.shared.services.iter().map(Service::to_string).collect::<Vec<_>>(),
         "method": members.settings().method.to_string(),
+        "detection_ms": b.shared.check.as_ref().map(fleet::detection_ms),
         "forward": if b.shared.nat.is_some() { "nat" } else { "direct" },
         "digest": digest.map(|digest| format!("{digest:016x}")),
         "members": views.iter().map(member).collect::<Vec<_>>(),

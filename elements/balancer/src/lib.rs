@@ -14,6 +14,7 @@ mod event_queue;
 mod exceptions;
 mod exchange;
 mod explain;
+mod fleet;
 #[allow(unreachable_pub)] // The file says `pub static CLASS`, as those of all elements do.
 mod flow_balancer;
 mod flow_records;

@@ -17,11 +17,21 @@ pub(super) struct Placement<'a> {
 }
 
 impl Placement<'_> {
-    /// Whether a flow has a member, and the table gives it another one, or none.
+    /// Whether a flow has a member, and a table gives it another one, or none: the present one, or another
+    /// one that machines may choose by and that has the member, too.
     #[inline]
     pub(super) fn is_exception<K: FlowKey>(&self, flow: &FlowView<'_, K>) -> bool {
         let Some(member) = self.choice.living_member(flow.answer().action) else { return false };
         self.choice.method().is_pure()
-            && self.choice.table_member(flow_hashes(&flow.key(), self.seed)) != Some(member)
+            && (self.choice.table_member(flow_hashes(&flow.key(), self.seed)) != Some(member)
+                || self.is_exception_elsewhere(flow))
+    }
+
+    fn is_exception_elsewhere<K: FlowKey>(&self, flow: &FlowView<'_, K>) -> bool {
+        self.choice.others().iter().any(|other| {
+            let member = other.living_member(flow.answer().action);
+            let placed = || other.table_member(flow_hashes(&flow.key(), other.seed(self.seed)));
+            member.is_some_and(|member| placed() != Some(member))
+        })
     }
 }

@@ -1,13 +1,12 @@
 //! State that the copies of a balancer on several workers share: its members, under a lock
 //! that no packet takes.
-use super::by_hand::{carry_changes, identity};
+use super::by_hand::carry_changes;
 use super::computed::AnswerRule;
 use super::nat_flows::NatFlows;
 use super::service::Service;
 use artery_engine::{ArgError, Args, HandlerError};
-use artery_flow::balance::{Balancer, Check, Choice, Member, MemberView, Members, Method, Probe, Settings};
+use artery_flow::balance::{Balancer, Check, Choice, Member, Members, Method, Probe, Settings};
 use artery_flow::{Flow4, FlowKey, Seed};
-use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -19,6 +18,8 @@ pub(super) struct SharedBalancer {
     pub(super) services: Vec<Service>,
     /// Of the hash that members are chosen by: the same on all machines that are to agree.
     pub(super) seed: Seed,
+    /// What it was made of.
+    pub(super) seed_number: u64,
     /// The health check of members, if there is one.
     pub(super) check: Option<Check>,
     /// The flows that were translated, where packets are.
@@ -59,11 +60,12 @@ impl SharedBalancer {
         let members = members
             .with_members(list)
             .map_err(|(index, why)| argument_error("MEMBER", &texts[index], why))?;
-        let seed = Seed::new([args.read("SEED")?, 0]);
+        let seed_number = args.read("SEED")?;
         let balancer = members.balancer();
         Ok(SharedBalancer {
             services,
-            seed,
+            seed: seed_of(seed_number),
+            seed_number,
             check,
             nat,
             answers,
@@ -98,8 +100,9 @@ impl SharedBalancer {
     /// it, as [`carry_changes`] says. Only the first call does anything; each copy calls it first of all.
     pub(super) fn take_over(&self, old: &SharedBalancer, now: Duration) {
         self.has_taken_over.call_once(|| {
-            let views: Vec<MemberView> = old.lock_members().view_members().collect();
-            let running: Vec<Member> = views.iter().map(|view| (*view.member).clone()).collect();
+            let old_members = old.lock_members();
+            let running: Vec<Member> =
+                old_members.view_members().map(|view| (*view.member).clone()).collect();
             let mut list = carry_changes(&self.configured, &old.configured, &running);
             list.retain(|member| self.check_member(member).is_ok());
             let mut members = self.lock_members();
@@ -107,16 +110,12 @@ impl SharedBalancer {
             if members.replace_members(list, now).is_err() {
                 return;
             }
-            if self.check.is_some() && old.check.is_some() {
-                let were_up: HashMap<_, bool> =
-                    views.iter().map(|view| (identity(&view.member), view.is_up)).collect();
-                members.update_health(|member| were_up.get(&identity(member)).copied(), now);
-            }
+            members.take_health(&old_members, self.check.is_some() && old.check.is_some(), now);
         });
     }
 
     /// Whether this balancer could have the member.
-    fn check_member(&self, member: &Member) -> Result<(), String> {
+    pub(super) fn check_member(&self, member: &Member) -> Result<(), String> {
         check_family(member, &self.services)?;
         check_probe_target(member, &self.services, self.check.as_ref())
     }
@@ -150,7 +149,12 @@ impl SharedBalancer {
     }
 }
 
-fn to_handler_error(why: impl Display) -> HandlerError {
+/// The seed that SEED makes.
+pub(super) fn seed_of(number: u64) -> Seed {
+    Seed::new([number, 0])
+}
+
+pub(super) fn to_handler_error(why: impl Display) -> HandlerError {
     HandlerError::refused(why.to_string())
 }
 

@@ -2,7 +2,7 @@
 use super::configuration::{self, BESIDE_A_FILE, Candidate, Configuration, Origin};
 use super::machine::HeldPort;
 use super::options::RouterOptions;
-use super::service::{Names, name_elements, names};
+use super::service::{Names, name_elements, names, plans};
 use super::{Fpm, Plan, called, check_plan as tables, host, machine, pf, read, text, vlans};
 use crate::config_input::ConfigInput;
 use crate::control_socket::OwnHandlers;
@@ -62,6 +62,8 @@ pub(super) struct Prepared {
     candidate: Candidate,
     hosts: Vec<String>,
     services: Names,
+    /// What services are told while this is planned.
+    plans: Vec<(String, String)>,
     devices: HashSet<String>,
     rules: Option<String>,
     /// The configuration for the engine.
@@ -106,10 +108,10 @@ fn prepare(
         host::warnings(&plan).into_iter().chain(plan.fpm.as_ref().and_then(Fpm::warning)).collect();
     let text = text::configuration(&plan, &called()).map_err(|error| vec![error.to_string()])?;
     let devices = plan.ports.iter().map(|port| port.device().to_string()).collect();
-    let services = names(&plan.services);
+    let (services, plans) = (names(&plan.services), plans(&plan));
     let hosts = plan.host_interfaces().map(str::to_string).collect();
     let rules = plan.rules;
-    Ok(Prepared { candidate, hosts, services, devices, rules, text, warnings, taken })
+    Ok(Prepared { candidate, hosts, services, plans, devices, rules, text, warnings, taken })
 }
 
 /// The configuration of a running router.
@@ -350,6 +352,9 @@ pub(crate) const CONFIGURATION: &str = "router_config";
 pub(crate) const APPLY: &str = "router_apply";
 /// Written with the same: checks it, and changes nothing.
 const CHECK: &str = "router_check";
+/// Written with the same: has services find the flows that it would give another member, as long as SECONDS
+/// last; 0 SECONDS end that, whatever follows.
+const PLAN: &str = "router_plan";
 /// Written to confirm the change that was applied.
 pub(crate) const CONFIRM: &str = "router_confirm";
 
@@ -362,6 +367,7 @@ impl OwnHandlers for ConfigurationHandlers {
         match handler {
             APPLY => Some(self.apply(value)),
             CHECK => Some(self.check(value)),
+            PLAN => Some(self.plan(value)),
             CONFIRM => Some(self.confirm()),
             _ => None,
         }
@@ -386,6 +392,35 @@ impl ConfigurationHandlers {
         state.busy()?;
         let prepared = state.prepare(candidate).map_err(|mistakes| lines(&mistakes))?;
         self.replacer.check(file, &prepared.text)
+    }
+
+    fn plan(&self, value: &str) -> Result<String, String> {
+        let seconds = value.split([' ', '\n']).next().unwrap_or_default();
+        let state = lock(&self.state);
+        if seconds == "0" {
+            self.abandon_plans(&state);
+            return Ok(String::new());
+        }
+        let (_, file, candidate) = parse_request(value)?;
+        state.busy()?;
+        let prepared = state.prepare(candidate).map_err(|mistakes| lines(&mistakes))?;
+        for (_, element) in &state.services {
+            let plan = prepared.plans.iter().find(|(name, _)| name == element);
+            let text = plan.map_or("0".to_string(), |(_, plan)| format!("{seconds}\n{plan}"));
+            if let Err(error) = self.replacer.handle().write_handler(&format!("{element}.plan"), &text) {
+                self.abandon_plans(&state);
+                return Err(format!("{file}: {element}: {error}"));
+            }
+        }
+        Ok(String::new())
+    }
+
+    /// Has services know of no change that is planned.
+    fn abandon_plans(&self, state: &State) {
+        for (_, element) in &state.services {
+            // An element that does not answer forgets it by itself.
+            let _ = self.replacer.handle().write_handler(&format!("{element}.plan"), "0");
+        }
     }
 
     fn apply(&self, value: &str) -> Result<String, String> {

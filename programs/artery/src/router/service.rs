@@ -300,6 +300,20 @@ pub(super) fn text(plan: &Plan) -> String {
     text
 }
 
+/// What each element of a service is told of a change that is planned: its name, and lines for its handler
+/// `plan`.
+pub(super) fn plans(plan: &Plan) -> Vec<(String, String)> {
+    let is_about_members =
+        |argument: &&String| argument.starts_with("METHOD ") || argument.starts_with("SEED ");
+    let sharing = plan.sharing.arguments.iter().filter(is_about_members);
+    let sharing: String = sharing.map(|argument| format!("{argument}\n")).collect();
+    let lines = |service: &Service| {
+        let members = service.members.iter().map(|member| format!("MEMBER {member}\n"));
+        sharing.clone() + &members.collect::<String>()
+    };
+    plan.services.iter().map(|service| (service.element.clone(), lines(service))).collect()
+}
+
 /// What frames of port `n` go through before they are forwarded.
 pub(super) fn way(plan: &Plan, n: usize) -> String {
     plan.services.iter().map(|service| format!("[{n}] {} [{n}] -> ", service.element)).collect()

@@ -2,7 +2,7 @@
 //! [`Members`](super::Members).
 use super::maglev::{mix_word, name_hash};
 use super::places::MemberEndpoints;
-use super::{Local, Member, MemberId, Method};
+use super::{Local, Member, MemberId, Method, OtherTable};
 use artery_rcu::{Published, Turn};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -57,6 +57,7 @@ pub struct Choice {
     /// Of the members that flows can have.
     pub(crate) places: MemberEndpoints,
     pub(crate) used: Arc<Used>,
+    pub(crate) others: Box<[OtherTable]>,
     /// Of the table, once it was asked for.
     pub(crate) digest: OnceLock<u64>,
 }
@@ -72,6 +73,11 @@ impl Choice {
     #[inline]
     pub fn method(&self) -> Method {
         self.method
+    }
+    /// Other tables that flows are compared with, of methods that [are pure](Method::is_pure).
+    #[inline]
+    pub fn others(&self) -> &[OtherTable] {
+        &self.others
     }
 
     /// The member that takes a new flow, or, where the [method is for packets](Method::is_for_packets), a

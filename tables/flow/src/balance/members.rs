@@ -1,5 +1,6 @@
 //! Members as their owner changes them.
 use super::choice::Used;
+use super::other_tables::{HeldDown, Planned};
 use super::places::MemberEndpoints;
 use super::seats::{self, Seat, Seats};
 use super::turns::Turns;
@@ -16,8 +17,12 @@ use std::time::Duration;
 ///
 /// A change that fails changes nothing. `now` is the time since any instant that stays the same.
 pub struct Members {
-    settings: Settings,
-    seats: Seats,
+    pub(super) settings: Settings,
+    pub(super) seats: Seats,
+    /// A change that will come, as it was announced.
+    pub(super) planned: Option<Planned>,
+    /// Members that are down whatever checks find.
+    pub(super) held_down: Option<HeldDown>,
     resilient: Option<Resilient>,
     generation: u32,
     latest: Latest,
@@ -55,8 +60,10 @@ pub struct MemberView {
     pub id: MemberId,
     /// Name, address, port and weight.
     pub member: Arc<Member>,
-    /// Whether its checks pass.
+    /// Whether it can take flows: its checks pass, and it is not held down.
     pub is_up: bool,
+    /// Whether its checks pass; None before the first result, and without checks.
+    pub checked: Option<bool>,
     /// Whether it takes new flows.
     pub takes_new: bool,
     /// How many slots of the table lead to it, if the method has one.
@@ -89,11 +96,14 @@ impl Members {
             by_name: Box::default(),
             places: MemberEndpoints::default(),
             used: Arc::default(),
+            others: Box::default(),
             digest: OnceLock::new(),
         };
         Ok(Members {
             settings,
             seats: Seats::default(),
+            planned: None,
+            held_down: None,
             resilient: None,
             generation: 0,
             latest: Latest::default(),
@@ -121,6 +131,7 @@ impl Members {
     pub fn add_member(&mut self, member: Member, now: Duration) -> Result<MemberId, BalanceError> {
         check_size(self.settings.method, self.seats.len() + 1)?;
         let id = self.seats.add_member(member, self.settings.starts_up)?;
+        self.apply_health();
         self.publish_choice(now);
         Ok(id)
     }
@@ -134,47 +145,13 @@ impl Members {
 
     /// Makes these the members. Those of the same name, address and port stay what they are.
     pub fn replace_members(&mut self, members: Vec<Member>, now: Duration) -> Result<Replaced, BalanceError> {
-        self.check_list(&members)?;
-        let mut replaced = Replaced::default();
-        for name in self.seats_without(&members) {
-            self.seats.remove(&name)?;
-            replaced.removed += 1;
-        }
-        for member in members {
-            if let Ok(seat) = self.seats.get_mut(&member.name) {
-                replaced.changed += usize::from(seat.member.weight != member.weight);
-                seat.member = Arc::new(member);
-            } else {
-                self.seats.add_member(member, self.settings.starts_up)?;
-                replaced.added += 1;
-            }
-        }
+        check_list(self.settings.method, &members)?;
+        let replaced = replace_seats(&mut self.seats, members, self.settings.starts_up)?;
         if replaced != Replaced::default() {
+            self.apply_health();
             self.publish_choice(now);
         }
         Ok(replaced)
-    }
-
-    fn check_list(&self, members: &[Member]) -> Result<(), BalanceError> {
-        check_size(self.settings.method, members.len())?;
-        let mut names = BTreeSet::new();
-        for member in members {
-            seats::check_member(member)?;
-            if !names.insert(&member.name) {
-                return Err(BalanceError::Exists(member.name.to_string()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Names of members that are not among these, or elsewhere.
-    fn seats_without(&self, members: &[Member]) -> Vec<Arc<str>> {
-        let places: BTreeSet<_> = members.iter().map(|to| (&to.name, to.address, to.port)).collect();
-        let goes = |seat: &&Seat| {
-            let Member { name, address, port, .. } = &*seat.member;
-            !places.contains(&(name, *address, *port))
-        };
-        self.seats.iter().filter(goes).map(|seat| seat.member.name.clone()).collect()
     }
 
     /// Gives a member another weight; 0 drains it: it keeps its flows and takes no new ones.
@@ -189,15 +166,26 @@ impl Members {
 
     /// Says of members whether their checks pass; None leaves one as it is. One choice is made for all.
     pub fn update_health(&mut self, is_up: impl Fn(&Member) -> Option<bool>, now: Duration) {
-        let mut has_changed = false;
         for seat in self.seats.iter_mut() {
-            let is_up = is_up(&seat.member).unwrap_or(seat.is_up);
-            has_changed |= seat.is_up != is_up;
-            seat.is_up = is_up;
+            seat.checked = is_up(&seat.member).or(seat.checked);
         }
-        if has_changed {
+        let is_planned = self.planned.as_mut().is_some_and(|planned| planned.update_health(is_up));
+        if self.apply_health() || is_planned {
             self.publish_choice(now);
         }
+    }
+
+    /// Has members take flows as far as checks and the fleet let them; says whether that changes anything.
+    pub(super) fn apply_health(&mut self) -> bool {
+        let (starts_up, held_down) = (self.settings.starts_up, &self.held_down);
+        let mut has_changed = false;
+        for seat in self.seats.iter_mut() {
+            let is_held = held_down.as_ref().is_some_and(|held| held.has(&seat.member.name));
+            let (is_up, was_up) = (seat.checked.unwrap_or(starts_up) && !is_held, seat.is_up);
+            has_changed |= is_up != was_up;
+            seat.is_up = is_up;
+        }
+        has_changed
     }
 
     /// Changes the method. Members keep their health.
@@ -213,8 +201,10 @@ impl Members {
         Ok(())
     }
 
-    /// Does what is due, and says when to come again: buckets go to members that have too few.
+    /// Does what is due, and says when to come again: buckets go to members that have too few. What was said
+    /// for a time ends with it.
     pub fn poll(&mut self, now: Duration) -> Option<Duration> {
+        self.end_expired(now);
         let method = self.settings.method;
         let Method::Resilient { idle, force, .. } = method else { return None };
         if self.resilient.as_mut()?.rebalance_buckets(&self.latest.weights, method, now) > 0 {
@@ -242,6 +232,7 @@ impl Members {
             id: seat.id,
             member: seat.member.clone(),
             is_up: seat.is_up,
+            checked: seat.checked,
             takes_new: self.latest.weights.get(place).is_some_and(|weight| *weight > 0),
             slots: slots[place],
         }
@@ -270,46 +261,16 @@ impl Members {
         self.generation
     }
 
-    fn publish_choice(&mut self, now: Duration) {
-        let (weights, fails_open) = self.member_weights();
+    pub(super) fn publish_choice(&mut self, now: Duration) {
+        let (weights, fails_open) = member_weights(&self.seats, self.settings);
         let slots = self.build_slots(&weights, now);
-        let stays = |seat: &Seat| seat.is_up || fails_open || self.settings.down == Down::Stays;
-        let places = self.seats.places();
-        let id =
-            |seat: &Option<Seat>| seat.as_ref().filter(|seat| stays(seat)).map_or(0, |seat| seat.id.action());
-        let reachable = self.seats.iter().filter(|seat| stays(seat));
         self.generation = self.generation.wrapping_add(1);
-        self.published.publish(Choice {
-            generation: self.generation,
-            method: self.settings.method,
-            slots: slots.clone().into(),
-            ids: places.iter().map(id).collect(),
-            weights: weights.clone().into(),
-            members: places.iter().map(|seat| seat.as_ref().map(|seat| seat.member.clone())).collect(),
-            addresses: places.iter().map(|seat| seat.as_ref().map_or(0, address_bits)).collect(),
-            by_name: self.seats.iter().map(|seat| seat.id.place() as u16).collect(),
-            places: MemberEndpoints::from_members(reachable.map(|seat| &*seat.member)),
-            used: self.resilient.as_ref().map(|resilient| resilient.used.clone()).unwrap_or_default(),
-            digest: OnceLock::new(),
-        });
+        let used = self.resilient.as_ref().map(|resilient| resilient.used.clone()).unwrap_or_default();
+        let table = Table { weights: weights.clone(), fails_open, slots: slots.clone() };
+        let choice = table.into_choice(&self.seats, self.settings, self.generation);
+        let others = self.other_tables(&choice);
+        self.published.publish(Choice { used, others, ..choice });
         self.latest = Latest { slots, weights };
-    }
-
-    /// Weights by place, 0 for those that take no new flows; and whether those that are down are used since
-    /// no other is left.
-    fn member_weights(&self) -> (Vec<u32>, bool) {
-        let of = |is_fit: &dyn Fn(&Seat) -> bool| -> Vec<u32> {
-            let weight = |seat: &Seat| if is_fit(seat) { seat.member.weight } else { 0 };
-            self.seats.places().iter().map(|seat| seat.as_ref().map_or(0, weight)).collect()
-        };
-        let up = of(&|seat| seat.is_up);
-        let is_any = |weights: &[u32]| weights.iter().any(|weight| *weight > 0);
-        if is_any(&up) || !self.settings.fails_open {
-            return (up, false);
-        }
-        let all = of(&|_| true);
-        let fails_open = is_any(&all);
-        (all, fails_open)
     }
 
     /// By slot: a place.
@@ -318,11 +279,7 @@ impl Members {
         if let Method::Resilient { buckets, .. } = method {
             return self.build_buckets(buckets as usize, weights, now);
         }
-        let weight = |seat: &Seat| weights[seat.id.place()];
-        let by_name: Vec<&Seat> = self.seats.iter().filter(|seat| weight(seat) > 0).collect();
-        let named: Vec<(&str, u32)> = by_name.iter().map(|seat| (&*seat.member.name, weight(seat))).collect();
-        let owners = members_by_slot(method, &named);
-        owners.into_iter().map(|member| by_name[usize::from(member)].id.place() as u16).collect()
+        table_slots(&self.seats, method, weights)
     }
 
     /// The owners of buckets, after those of members that take no new flows were given away.
@@ -361,6 +318,120 @@ impl Resilient {
         self.unfair_since = is_unfair.then(|| self.unfair_since.unwrap_or(now));
         moved
     }
+}
+
+/// What a choice is made of, beside the members.
+pub(super) struct Table {
+    /// By place: 0 for members that take no new flows.
+    weights: Vec<u32>,
+    /// Whether members that are down are used since no other is left.
+    fails_open: bool,
+    /// By slot: a place.
+    slots: Vec<u16>,
+}
+
+impl Table {
+    /// That of a method which has no state.
+    pub(super) fn new(seats: &Seats, settings: Settings) -> Table {
+        let (weights, fails_open) = member_weights(seats, settings);
+        let slots = table_slots(seats, settings.method, &weights);
+        Table { weights, fails_open, slots }
+    }
+
+    pub(super) fn into_choice(self, seats: &Seats, settings: Settings, generation: u32) -> Choice {
+        let Table { weights, fails_open, slots } = self;
+        let stays = |seat: &Seat| seat.is_up || fails_open || settings.down == Down::Stays;
+        let places = seats.places();
+        let id =
+            |seat: &Option<Seat>| seat.as_ref().filter(|seat| stays(seat)).map_or(0, |seat| seat.id.action());
+        let reachable = seats.iter().filter(|seat| stays(seat));
+        Choice {
+            generation,
+            method: settings.method,
+            slots: slots.into(),
+            ids: places.iter().map(id).collect(),
+            weights: weights.into(),
+            members: places.iter().map(|seat| seat.as_ref().map(|seat| seat.member.clone())).collect(),
+            addresses: places.iter().map(|seat| seat.as_ref().map_or(0, address_bits)).collect(),
+            by_name: seats.iter().map(|seat| seat.id.place() as u16).collect(),
+            places: MemberEndpoints::from_members(reachable.map(|seat| &*seat.member)),
+            used: Arc::default(),
+            others: Box::default(),
+            digest: OnceLock::new(),
+        }
+    }
+}
+
+/// Weights by place, 0 for those that take no new flows; and whether those that are down are used since no
+/// other is left.
+fn member_weights(seats: &Seats, settings: Settings) -> (Vec<u32>, bool) {
+    let of = |is_fit: &dyn Fn(&Seat) -> bool| -> Vec<u32> {
+        let weight = |seat: &Seat| if is_fit(seat) { seat.member.weight } else { 0 };
+        seats.places().iter().map(|seat| seat.as_ref().map_or(0, weight)).collect()
+    };
+    let up = of(&|seat| seat.is_up);
+    let is_any = |weights: &[u32]| weights.iter().any(|weight| *weight > 0);
+    if is_any(&up) || !settings.fails_open {
+        return (up, false);
+    }
+    let all = of(&|_| true);
+    let fails_open = is_any(&all);
+    (all, fails_open)
+}
+
+/// By slot: a place, for a method whose table has no past.
+fn table_slots(seats: &Seats, method: Method, weights: &[u32]) -> Vec<u16> {
+    let weight = |seat: &Seat| weights[seat.id.place()];
+    let by_name: Vec<&Seat> = seats.iter().filter(|seat| weight(seat) > 0).collect();
+    let named: Vec<(&str, u32)> = by_name.iter().map(|seat| (&*seat.member.name, weight(seat))).collect();
+    let owners = members_by_slot(method, &named);
+    owners.into_iter().map(|member| by_name[usize::from(member)].id.place() as u16).collect()
+}
+
+/// Makes these the members who have seats. Those of the same name, address and port stay what they are.
+pub(super) fn replace_seats(
+    seats: &mut Seats,
+    members: Vec<Member>,
+    starts_up: bool,
+) -> Result<Replaced, BalanceError> {
+    let mut replaced = Replaced::default();
+    for name in seats_without(seats, &members) {
+        seats.remove(&name)?;
+        replaced.removed += 1;
+    }
+    for member in members {
+        if let Ok(seat) = seats.get_mut(&member.name) {
+            replaced.changed += usize::from(seat.member.weight != member.weight);
+            seat.member = Arc::new(member);
+        } else {
+            seats.add_member(member, starts_up)?;
+            replaced.added += 1;
+        }
+    }
+    Ok(replaced)
+}
+
+/// Names of members that are not among these, or elsewhere.
+fn seats_without(seats: &Seats, members: &[Member]) -> Vec<Arc<str>> {
+    let places: BTreeSet<_> = members.iter().map(|to| (&to.name, to.address, to.port)).collect();
+    let goes = |seat: &&Seat| {
+        let Member { name, address, port, .. } = &*seat.member;
+        !places.contains(&(name, *address, *port))
+    };
+    seats.iter().filter(goes).map(|seat| seat.member.name.clone()).collect()
+}
+
+/// Refuses members that can't be together, or with this method.
+pub(super) fn check_list(method: Method, members: &[Member]) -> Result<(), BalanceError> {
+    check_size(method, members.len())?;
+    let mut names = BTreeSet::new();
+    for member in members {
+        seats::check_member(member)?;
+        if !names.insert(&member.name) {
+            return Err(BalanceError::Exists(member.name.to_string()));
+        }
+    }
+    Ok(())
 }
 
 /// By slot: which of the members, which are given in the order of their names with weights that are not 0.

@@ -9,11 +9,14 @@ use std::sync::Arc;
 pub(crate) struct Seat {
     pub(crate) id: MemberId,
     pub(crate) member: Arc<Member>,
+    /// Whether its checks pass; None before the first result.
+    pub(crate) checked: Option<bool>,
+    /// Whether it takes flows.
     pub(crate) is_up: bool,
 }
 
 /// Places from 0 on, as few as there ever were members at a time.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Seats {
     /// Indexed by member place.
     seats: Vec<Option<Seat>>,
@@ -35,7 +38,7 @@ impl Seats {
         }
         let id = self.next_id().ok_or(too_many)?;
         self.by_name.insert(member.name.clone(), id.place() as u16);
-        self.seats[id.place()] = Some(Seat { id, member: Arc::new(member), is_up });
+        self.seats[id.place()] = Some(Seat { id, member: Arc::new(member), checked: None, is_up });
         Ok(id)
     }
 

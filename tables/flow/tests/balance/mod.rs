@@ -4,6 +4,7 @@ mod health;
 mod local;
 mod model;
 mod moved;
+mod other_tables;
 mod readers;
 mod resilient;
 mod rig;

@@ -51,6 +51,16 @@ impl Rig {
     pub(crate) fn digest(&mut self) -> Option<u64> {
         self.balancer.choice_at(&self.reader.turn()).table_digest()
     }
+    /// The digests of tables beside the present one.
+    pub(crate) fn other_digests(&mut self) -> Vec<Option<u64>> {
+        let turn = self.reader.turn();
+        self.balancer.choice_at(&turn).others().iter().map(|other| other.table_digest()).collect()
+    }
+    /// Numbers of members that another table has, by name.
+    pub(crate) fn id_elsewhere(&mut self, name: &str) -> Option<MemberId> {
+        let turn = self.reader.turn();
+        self.balancer.choice_at(&turn).others().first()?.find_named(name)
+    }
     /// The member that the table has for a flow.
     pub(crate) fn table_member(&mut self, flow: Flow) -> Option<MemberId> {
         self.balancer.choice_at(&self.reader.turn()).table_member(flow)
