@@ -7,6 +7,7 @@
 pub(crate) mod change;
 mod document;
 mod membership;
+mod prepare;
 mod revision;
 mod router;
 mod store;
@@ -25,6 +26,8 @@ use revision::{Candidate, Check, MemberState, Revision};
 pub(crate) struct Wanted {
     pub(crate) revision: Option<std::sync::Arc<Revision>>,
     pub(crate) candidate: Option<std::sync::Arc<Candidate>>,
+    /// The other machines that live.
+    pub(crate) machines: Vec<String>,
 }
 
 /// The ends of the channels that the membership has.

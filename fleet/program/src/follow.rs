@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -26,6 +27,8 @@ pub(crate) struct Own {
     /// Another one for each router that was followed, since flows of the one before are gone with it.
     run: AtomicU64,
     number: AtomicU64,
+    /// By worker of the router: the number of the first event that was not sent.
+    sent: Mutex<BTreeMap<u16, u64>>,
     pub(crate) records_sent: AtomicU64,
     pub(crate) parts_sent: AtomicU64,
     pub(crate) losses: AtomicU64,
@@ -44,6 +47,7 @@ impl Own {
         Ok(Own {
             run: AtomicU64::new(new_run()?),
             number: AtomicU64::new(0),
+            sent: Mutex::default(),
             records_sent: AtomicU64::new(0),
             parts_sent: AtomicU64::new(0),
             losses: AtomicU64::new(0),
@@ -55,6 +59,16 @@ impl Own {
     /// The run, and the number of what was sent last.
     pub(crate) fn position(&self) -> (u64, u64) {
         (self.run.load(Relaxed), self.number.load(Relaxed))
+    }
+
+    /// Whether all events of a worker before this number were sent, as far as they were not lost.
+    pub(crate) fn has_sent(&self, worker: u16, before: u64) -> bool {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.get(&worker).is_some_and(|next| *next >= before)
+    }
+
+    fn note_sent(&self, positions: &Positions) {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&positions.0);
     }
 
     /// Follows the router without end; a router that ended is waited for.
@@ -83,6 +97,7 @@ impl Own {
         // Each run is another owner of flows, so only a router that has exceptions begins one.
         let mut parts = parse_parts(&control.read("exception_items", "now")?)?;
         self.run.store(new_run()?, Relaxed);
+        self.note_sent(&positions);
         // What happened until now, peers learn by a fetch.
         self.note_loss();
         // A router that was started again has nothing of theirs.
@@ -99,6 +114,7 @@ impl Own {
                     (sent_at, is_idle) = (Some(Instant::now()), false);
                 }
             }
+            self.note_sent(&positions);
             if sent_at.is_none_or(|sent_at| sent_at.elapsed() >= HEARTBEAT) {
                 self.send(outlet, &records::empty());
                 sent_at = Some(Instant::now());

@@ -1,8 +1,11 @@
-//! What a machine that leaves asks of its peers: whether they have all that it said.
+//! What a machine asks of its peers before it leaves, and before a planned change counts: whether they have
+//! all that it said.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use zenoh::Wait;
 use zenoh::handlers::FifoChannel;
 use zenoh::query::Query;
@@ -18,13 +21,56 @@ const ROUTER_GONE: Duration = Duration::from_secs(3);
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Answers peers that leave.
-pub(crate) async fn answer_leavers(session: &zenoh::Session, local: &Local) -> Result<()> {
+/// Asks machines for a thread, which looks now and then what came of it.
+pub(crate) struct Confirmations {
+    session: zenoh::Session,
+    local: Local,
+    runtime: Handle,
+}
+
+impl Confirmations {
+    pub(crate) fn new(session: zenoh::Session, local: Local) -> Confirmations {
+        Confirmations { session, local, runtime: Handle::current() }
+    }
+
+    /// Whether all events of the router's worker before this number were sent.
+    pub(crate) fn has_sent(&self, worker: u16, before: u64) -> bool {
+        is_followed(&self.local) && self.local.own.has_sent(worker, before)
+    }
+
+    /// Finds which of these machines have not all that was sent until now.
+    pub(crate) fn begin(&self, machines: &[String]) -> JoinHandle<Vec<String>> {
+        let question = question(&self.local);
+        let asked = machines.iter().cloned().map(|machine| {
+            let (session, local) = (self.session.clone(), self.local.clone());
+            self.runtime.spawn(async move {
+                let has_all = has_all(&session, &local, &machine, question).await;
+                (!has_all).then_some(machine)
+            })
+        });
+        let asked: Vec<_> = asked.collect();
+        self.runtime.spawn(async move {
+            let mut lacking = Vec::new();
+            for answer in asked {
+                lacking.extend(answer.await.ok().flatten());
+            }
+            lacking
+        })
+    }
+
+    /// The outcome of [`begin`](Self::begin), which has ended.
+    pub(crate) fn finish(&self, asked: JoinHandle<Vec<String>>) -> Option<Vec<String>> {
+        self.runtime.block_on(asked).ok()
+    }
+}
+
+/// Answers peers that ask whether this machine has all of them.
+pub(crate) async fn answer_askers(session: &zenoh::Session, local: &Local) -> Result<()> {
     let own = local.config.machine.clone();
     let queryable = session.declare_queryable(key(&local.config, "has", &format!("{own}/*")));
     let local = local.clone();
     let queryable = queryable.callback(move |query| answer(&query, &local)).background();
-    queryable.await.map_err(failure("cannot answer peers that leave"))
+    queryable.await.map_err(failure("cannot answer peers"))
 }
 
 /// Confirms that all was taken; without an answer, the leaver asks again. What was taken is gone with the
@@ -88,7 +134,8 @@ pub(crate) async fn hand_over(session: &zenoh::Session, local: &Local) {
 /// Whether all was taken that was said up to now.
 fn question(local: &Local) -> Envelope {
     let (run, number) = local.own.position();
-    Envelope { kind: Kind::HasAll, run, number, leaves: true }
+    let leaves = local.own.leaves.load(std::sync::atomic::Ordering::Relaxed);
+    Envelope { kind: Kind::HasAll, run, number, leaves }
 }
 
 /// Whether some peer must have confirmed: peers may have become absent since the machine began to leave.

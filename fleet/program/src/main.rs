@@ -188,7 +188,7 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
     let (publisher, following) = (mesh.publisher().await?, local.clone());
     let follow = move || following.own.follow(&following.config, &following.peers, &publisher);
     start_thread("follow", &ended, follow)?;
-    let (mut membership, configuring) = open_etcd(&local)?.unzip();
+    let (mut membership, configuring) = open_etcd(&local, &mesh)?.unzip();
     if let Some(configuring) = configuring {
         start_thread("configure", &ended, move || configuring.run())?;
     }
@@ -218,12 +218,13 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
 }
 
 /// What follows etcd, and what gives the router its configuration; none without etcd.
-fn open_etcd(local: &Local) -> Result<Option<(Membership, RouterConfiguration)>> {
+fn open_etcd(local: &Local, mesh: &Mesh) -> Result<Option<(Membership, RouterConfiguration)>> {
     let (config, view) = (&local.config, local.view.clone());
     let Some((etcd, view)) = config.etcd.as_ref().zip(view) else { return Ok(None) };
     let (to_router, from_membership) = etcd::channels();
     let membership = Membership::new(config, etcd, new_run()?, view, to_router)?;
-    let configuring = RouterConfiguration::new(config.clone(), etcd.clone(), from_membership);
+    let configuring =
+        RouterConfiguration::new(config.clone(), etcd.clone(), from_membership, mesh.confirmations());
     Ok(Some((membership, configuring)))
 }
 

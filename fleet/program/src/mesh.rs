@@ -30,7 +30,7 @@ use crate::config::{Config, Tls, is_word};
 use crate::envelope::{Envelope, Kind, Refusal};
 use crate::etcd::View;
 use crate::follow::{Outlet, Own};
-use crate::hand_over;
+use crate::hand_over::{self, Confirmations};
 use crate::import::{Delivery, ImportCounts, Inbox, MOST_BYTES};
 use crate::peers::Peers;
 
@@ -68,7 +68,7 @@ impl Mesh {
         let fetches = open_session(fetches_config(&local.config)).await?;
         subscribe(&changes, &local).await?;
         answer_queries(&changes, &local).await?;
-        hand_over::answer_leavers(&changes, &local).await?;
+        hand_over::answer_askers(&changes, &local).await?;
         Ok(Mesh { changes, fetches, local })
     }
 
@@ -87,6 +87,11 @@ impl Mesh {
             }
             tokio::time::sleep(FETCH_PAUSE).await;
         }
+    }
+
+    /// What asks peers whether they have all of this machine.
+    pub(crate) fn confirmations(&self) -> Confirmations {
+        Confirmations::new(self.fetches.clone(), self.local.clone())
     }
 
     /// Hands over to the peers once this machine shall leave; returns when they have all.

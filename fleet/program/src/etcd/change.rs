@@ -17,8 +17,12 @@ use crate::envelope::Refusal;
 /// How long all machines together may take to check a configuration, and to take it.
 const CHECK_LIMIT: Duration = Duration::from_secs(30);
 const TAKE_LIMIT: Duration = Duration::from_secs(30);
+/// How long it is waited until the exceptions of a planned change are at all machines.
+const PREPARE_LIMIT: Duration = Duration::from_secs(15);
 /// A candidate whose command has ended is gone after so many seconds.
-const CANDIDATE_LEASE: u64 = 60;
+const CANDIDATE_LEASE: u64 = 20;
+/// How often it is prolonged.
+const PROLONG: Duration = Duration::from_secs(4);
 /// How often it is looked how far machines are.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -48,7 +52,7 @@ pub(crate) fn apply(config: &Config, file: &Path, confirm: Option<Duration>) -> 
     let (text, document) = read(file)?;
     let Conversation { runtime, mut store } = Conversation::open(config)?;
     runtime.block_on(async {
-        let mut change = Change { store: &mut store, file, confirm };
+        let mut change = Change { store: &mut store, file, confirm, lease: None };
         change.apply(text, &document).await
     })
 }
@@ -133,6 +137,8 @@ struct Change<'a> {
     store: &'a mut Store,
     file: &'a Path,
     confirm: Option<Duration>,
+    /// That of the candidate, and when it was prolonged.
+    lease: Option<(i64, Instant)>,
 }
 
 impl Change<'_> {
@@ -153,17 +159,13 @@ impl Change<'_> {
             println!("{}: nothing to change", self.file.display());
             return Ok(());
         }
-        let machines = self.check(&content).await?;
-        // A revision that was lost in etcd has its number at machines.
-        let taken = keys.machines.values().filter_map(|member| member.state.revision);
-        let known = keys.revision.iter().map(|revision| revision.number);
-        let number = taken.chain(known).max().unwrap_or(0) + 1;
-        let seconds = self.confirm.unwrap_or(TAKE_LIMIT).as_secs();
-        let pending = Some(Pending { seconds, machines: machines.clone(), before });
-        let revision = Revision { number, id: random(), content: Some(content), pending, undone: None };
-        let is_committed = self.store.replace(CONFIG, keys.config_changed, to_json(&revision), 0).await?;
-        ensure!(is_committed, "the configuration was changed by someone else meanwhile; nothing was changed");
-        self.wait_until_taken(&revision).await?;
+        let candidate = Candidate { id: random(), content, is_planned: false };
+        let lease = self.store.grant(CANDIDATE_LEASE).await?;
+        self.lease = Some((lease, Instant::now()));
+        let changed = self.change(&candidate, &keys, before).await;
+        // It ends by itself otherwise. Machines forget the planned change then, unless they have taken it.
+        let _ = self.store.revoke(lease).await;
+        let (number, machines) = changed?;
         lines.iter().for_each(|line| println!("{line}"));
         let until = self.confirm.map_or(String::new(), |time| {
             format!("; undone in {} s, unless 'artery-fleet confirm' is run", time.as_secs())
@@ -172,24 +174,93 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// Has all machines check a configuration, prepare it, and take it; gives the revision's number and the
+    /// names of the machines.
+    async fn change(
+        &mut self,
+        candidate: &Candidate,
+        keys: &Keys,
+        before: Option<Content>,
+    ) -> Result<(u64, Vec<String>)> {
+        let checked = self.check(candidate).await;
+        let machines = checked.with_context(|| format!("{}: nothing was changed", self.file.display()))?;
+        let prepared = self.prepare(candidate).await;
+        prepared.with_context(|| format!("{}: nothing was changed", self.file.display()))?;
+        // A revision that was lost in etcd has its number at machines.
+        let taken = keys.machines.values().filter_map(|member| member.state.revision);
+        let known = keys.revision.iter().map(|revision| revision.number);
+        let number = taken.chain(known).max().unwrap_or(0) + 1;
+        let seconds = self.confirm.unwrap_or(TAKE_LIMIT).as_secs();
+        let pending = Some(Pending { seconds, machines: machines.clone(), before });
+        let content = Some(candidate.content.clone());
+        let revision = Revision { number, id: random(), content, pending, undone: None };
+        let is_committed = self.store.replace(CONFIG, keys.config_changed, to_json(&revision), 0).await?;
+        ensure!(is_committed, "the configuration was changed by someone else meanwhile; nothing was changed");
+        self.wait_until_taken(&revision).await?;
+        Ok((number, machines))
+    }
+
     /// Has all machines that live check a configuration; gives their names.
-    async fn check(&mut self, content: &Content) -> Result<Vec<String>> {
-        let candidate = Candidate { id: random(), content: content.clone() };
-        let lease = self.store.grant(CANDIDATE_LEASE).await?;
-        let is_first = self.store.replace(CANDIDATE, 0, to_json(&candidate), lease).await?;
-        let checked = match is_first {
-            true => self.wait_for_checks(&candidate).await,
-            false => bail!("another configuration is being checked; try again in {CANDIDATE_LEASE} s"),
-        };
-        // It ends with its lease otherwise.
-        let _ = self.store.revoke(lease).await;
-        checked.with_context(|| format!("{}: nothing was changed", self.file.display()))
+    async fn check(&mut self, candidate: &Candidate) -> Result<Vec<String>> {
+        let lease = self.lease.map_or(0, |(lease, _)| lease);
+        let is_first = self.store.replace(CANDIDATE, 0, to_json(candidate), lease).await?;
+        ensure!(is_first, "another configuration is being checked; try again in {CANDIDATE_LEASE} s");
+        self.wait_for_checks(candidate).await
+    }
+
+    /// Has all machines mirror the flows that the change will make exceptions. A machine that can't, or takes
+    /// too long, is named and does not stop the change.
+    async fn prepare(&mut self, candidate: &Candidate) -> Result<()> {
+        let planned = Candidate { is_planned: true, ..candidate.clone() };
+        let keys = self.look(candidate).await?;
+        let lease = self.lease.map_or(0, |(lease, _)| lease);
+        let is_planned =
+            self.store.replace(CANDIDATE, keys.candidate_changed, to_json(&planned), lease).await?;
+        ensure!(is_planned, "the candidate in etcd was changed by someone else");
+        let deadline = Instant::now() + PREPARE_LIMIT;
+        loop {
+            let report = self.look(candidate).await?.planned().unwrap_or_default();
+            let is_awaited = report.unprepared.iter().any(|(_, failure)| failure.is_empty());
+            if is_awaited && Instant::now() < deadline {
+                sleep(LOOK).await;
+                continue;
+            }
+            if !report.unprepared.is_empty() {
+                eprintln!(
+                    "artery-fleet: the change counts though not all flows that it concerns are at all \
+                     machines after {} s at most: {}",
+                    PREPARE_LIMIT.as_secs(),
+                    report.to_text()
+                );
+            }
+            return Ok(());
+        }
+    }
+
+    /// All keys, as long as the candidate is there.
+    async fn look(&mut self, candidate: &Candidate) -> Result<Keys> {
+        let (keys, _) = self.read_and_prolong().await?;
+        let is_there = keys.candidate.as_ref().is_some_and(|there| there.id == candidate.id);
+        ensure!(is_there, "the candidate is gone from etcd, since this command or etcd stood still");
+        Ok(keys)
+    }
+
+    /// All keys, and those that are refused. The candidate stays meanwhile.
+    async fn read_and_prolong(&mut self) -> Result<(Keys, Vec<(String, Refusal)>)> {
+        if let Some((lease, prolonged)) = &mut self.lease
+            && prolonged.elapsed() >= PROLONG
+        {
+            *prolonged = Instant::now();
+            // Whether it has ended is seen by the candidate.
+            let _ = self.store.keep_alive(*lease).await;
+        }
+        read_again(self.store).await
     }
 
     async fn wait_for_checks(&mut self, candidate: &Candidate) -> Result<Vec<String>> {
         let deadline = Instant::now() + CHECK_LIMIT;
         loop {
-            let (keys, refused) = read_again(self.store).await?;
+            let (keys, refused) = self.read_and_prolong().await?;
             let strange = refused.iter().filter(|(_, refusal)| *refusal == Refusal::OtherVersion);
             if let Some(machine) = strange.filter_map(|(key, _)| key.strip_prefix(MACHINE)).next() {
                 bail!("{machine} is of another version of artery-fleet, and can't check it");
@@ -222,7 +293,7 @@ impl Change<'_> {
     async fn wait_until_taken(&mut self, revision: &Revision) -> Result<()> {
         let deadline = Instant::now() + self.confirm.unwrap_or(TAKE_LIMIT).min(TAKE_LIMIT);
         loop {
-            let (keys, _) = read_again(self.store).await?;
+            let (keys, _) = self.read_and_prolong().await?;
             let present = keys.revision.as_ref().context("the configuration is gone from etcd")?;
             if present.number != revision.number {
                 bail!("{}", present.undone.as_deref().unwrap_or("it was replaced by a later revision"));

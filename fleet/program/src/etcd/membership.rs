@@ -212,7 +212,9 @@ impl Membership {
         });
         self.view.set(&self.keys, self.pending.map(|(_, until)| until));
         let (revision, candidate) = (&self.keys.revision, &self.keys.candidate);
+        let others = self.keys.machines.keys().filter(|name| **name != self.machine).cloned();
         self.wanted.send_modify(|wanted| {
+            wanted.machines = others.collect();
             if wanted.revision.as_deref() != revision.as_ref() {
                 wanted.revision = revision.clone().map(Arc::new);
             }

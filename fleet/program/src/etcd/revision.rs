@@ -51,11 +51,14 @@ impl Revision {
     }
 }
 
-/// A configuration that all machines check, by key `candidate`.
+/// A configuration that all machines check and then prepare, by key `candidate`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Candidate {
     pub(crate) id: u64,
     pub(crate) content: Content,
+    /// Whether all have checked it, so that flows which it would give another member are mirrored.
+    #[serde(default)]
+    pub(crate) is_planned: bool,
 }
 
 /// What a machine found, by key `check/NAME`.
@@ -89,6 +92,17 @@ pub(crate) struct MemberState {
     /// Members of the balancer that its own checks find down.
     #[serde(default)]
     pub(crate) down: Vec<String>,
+    /// What became of a candidate that is planned.
+    #[serde(default)]
+    pub(crate) prepared: Option<Prepared>,
+}
+
+/// A candidate whose exceptions are at the peers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Prepared {
+    pub(crate) candidate: u64,
+    /// Why they never will be; empty if they are.
+    pub(crate) failure: String,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -13,9 +13,11 @@ use artery_control::ControlClient;
 use serde_json::Value;
 
 use super::document::Document;
-use super::revision::{Candidate, Check, Content, MemberState, Revision};
+use super::prepare::{Preparation, Progress, parse_progress};
+use super::revision::{Candidate, Check, Content, MemberState, Prepared, Revision};
 use super::{FromMembership, Wanted};
 use crate::config::{Config, Etcd};
+use crate::hand_over::Confirmations;
 
 /// How often it is looked for what is wanted.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -30,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CONFIGURATION: &str = "router_config";
 const CHECK: &str = "router_check";
 const APPLY: &str = "router_apply";
+const PLAN: &str = "router_plan";
+/// How long the router remembers a planned change at most, also if this process has died.
+const PLAN_SECONDS: u64 = 60;
 
 pub(crate) struct RouterConfiguration {
     config: Arc<Config>,
@@ -42,12 +47,19 @@ pub(crate) struct RouterConfiguration {
     /// What it had after the last one.
     taken: Option<String>,
     checked: Option<u64>,
+    confirmations: Confirmations,
+    preparation: Option<Preparation>,
     refused: Option<Instant>,
     looked: Option<Instant>,
 }
 
 impl RouterConfiguration {
-    pub(crate) fn new(config: Arc<Config>, etcd: Etcd, channels: FromMembership) -> RouterConfiguration {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        etcd: Etcd,
+        channels: FromMembership,
+        confirmations: Confirmations,
+    ) -> RouterConfiguration {
         RouterConfiguration {
             config,
             etcd,
@@ -57,6 +69,8 @@ impl RouterConfiguration {
             before: None,
             taken: None,
             checked: None,
+            confirmations,
+            preparation: None,
             refused: None,
             looked: None,
         }
@@ -86,6 +100,7 @@ impl RouterConfiguration {
         if self.client.is_none() {
             self.client = Some(connect(&self.config.control)?);
             self.state.revision = None;
+            (self.preparation, self.state.prepared) = (None, None);
             (self.refused, self.looked) = (None, None);
         }
         self.state.is_router_connected = true;
@@ -93,6 +108,7 @@ impl RouterConfiguration {
         if let Some(candidate) = candidate.filter(|candidate| self.checked != Some(candidate.id)) {
             self.check(candidate)?;
         }
+        self.prepare(wanted)?;
         let revision = wanted.revision.as_ref();
         if let Some(revision) = revision.filter(|revision| self.is_due(revision)) {
             self.take_revision(revision)?;
@@ -113,13 +129,60 @@ impl RouterConfiguration {
 
     fn check(&mut self, candidate: &Candidate) -> Result<()> {
         let checked = match self.render(&candidate.content) {
-            Ok(text) => self.write(CHECK, &text)?,
+            Ok(text) => self.write(CHECK, 0, &text)?,
             Err(error) => Err(format!("{error:#}")),
         };
         self.checked = Some(candidate.id);
         let mistakes = checked.err().unwrap_or_default();
         let check = Check { candidate: candidate.id, mistakes };
         self.channels.check.send_replace(Some(check));
+        Ok(())
+    }
+
+    /// Has peers know the flows that a planned change will make exceptions. Once the change counts nothing is
+    /// done any more: the router forgets the plan when it takes the revision.
+    fn prepare(&mut self, wanted: &Wanted) -> Result<()> {
+        let planned = wanted.candidate.as_ref().filter(|candidate| candidate.is_planned);
+        let Some(candidate) = planned else { return self.abandon_plan() };
+        let content = wanted.revision.as_ref().and_then(|revision| revision.content.as_ref());
+        if content == Some(&candidate.content) {
+            return Ok(());
+        }
+        let known = self.preparation.as_ref().map(|preparation| preparation.candidate);
+        if known != Some(candidate.id) {
+            self.abandon_plan()?;
+            self.preparation = Some(Preparation::new(candidate.id));
+            let planned = match self.render(&candidate.content) {
+                Ok(text) => self.write(PLAN, PLAN_SECONDS, &text)?,
+                Err(error) => Err(format!("{error:#}")),
+            };
+            if let Err(failure) = planned {
+                self.state.prepared = Some(Prepared { candidate: candidate.id, failure });
+            }
+        }
+        if self.state.prepared.is_none() && self.is_prepared(&wanted.machines)? {
+            self.state.prepared = Some(Prepared { candidate: candidate.id, failure: String::new() });
+        }
+        Ok(())
+    }
+
+    fn is_prepared(&mut self, machines: &[String]) -> Result<bool> {
+        // A router without this balancer has no flows.
+        let Some(text) = self.read(&format!("{}.plan_json", self.config.balancer))? else { return Ok(true) };
+        let workers = parse_progress(&text).context("the router's reply to plan_json")?;
+        let RouterConfiguration { preparation, confirmations, .. } = self;
+        Ok(preparation
+            .as_mut()
+            .is_some_and(|preparation| preparation.poll(&workers, machines, confirmations) == Progress::Done))
+    }
+
+    /// Has the router forget a change that was planned.
+    fn abandon_plan(&mut self) -> Result<()> {
+        self.state.prepared = None;
+        if self.preparation.take().is_some() {
+            // It has none if it refuses.
+            let _ = self.write(PLAN, 0, "")?;
+        }
         Ok(())
     }
 
@@ -135,7 +198,7 @@ impl RouterConfiguration {
         };
         let written = match text {
             Ok(text) => {
-                let applied = self.write(APPLY, &text)?;
+                let applied = self.write(APPLY, 0, &text)?;
                 applied.and_then(|()| {
                     // A router that is started again or reloads reads it.
                     write_file(&self.etcd.router_file, &text).map_err(|error| format!("{error:#}"))
@@ -197,8 +260,8 @@ impl RouterConfiguration {
     }
 
     /// Writes a handler of the router's configuration; the inner error is a refusal.
-    fn write(&mut self, handler: &str, text: &str) -> Result<Result<(), String>> {
-        let request = format!("0 {}\n{text}", self.etcd.router_file.display());
+    fn write(&mut self, handler: &str, seconds: u64, text: &str) -> Result<Result<(), String>> {
+        let request = format!("{seconds} {}\n{text}", self.etcd.router_file.display());
         let reply = self.client()?.write(handler, &request)?;
         Ok(reply.map(drop).map_err(|refusal| match refusal.text.contains("No handler named") {
             true => "the router was not started by 'artery router', or is of an older version".to_string(),

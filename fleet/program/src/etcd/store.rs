@@ -148,6 +148,16 @@ impl Store {
         Ok(answer.id())
     }
 
+    /// Prolongs a lease once.
+    pub(crate) async fn keep_alive(&mut self, lease: i64) -> Result<()> {
+        let keep = async |mut client: Client| {
+            let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
+            keeper.keep_alive().await?;
+            answers.message().await
+        };
+        self.repeat(keep).await.map(drop)
+    }
+
     pub(crate) async fn revoke(&mut self, lease: i64) -> Result<()> {
         self.repeat(async |mut client| client.lease_revoke(lease).await).await.map(drop)
     }

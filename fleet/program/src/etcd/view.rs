@@ -29,6 +29,8 @@ pub(crate) struct Keys {
     /// The revision of etcd that changed `config`; 0 if there is none.
     pub(crate) config_changed: i64,
     pub(crate) candidate: Option<Candidate>,
+    /// The same for `candidate`.
+    pub(crate) candidate_changed: i64,
     pub(crate) checks: BTreeMap<String, Check>,
 }
 
@@ -55,7 +57,10 @@ impl Keys {
                 self.revision = Some(revision);
             }
             CANDIDATE => {
+                // What can't be read is no candidate, also where there was one.
+                (self.candidate, self.candidate_changed) = (None, *changed);
                 let candidate: Candidate = parse(value)?;
+                check_content(&candidate.content)?;
                 self.candidate = Some(candidate);
             }
             key => {
@@ -75,7 +80,7 @@ impl Keys {
         match key {
             // The machines keep what they have.
             CONFIG => self.config_changed = 0,
-            CANDIDATE => self.candidate = None,
+            CANDIDATE => (self.candidate, self.candidate_changed) = (None, 0),
             key => {
                 if let Some(name) = key.strip_prefix(MACHINE) {
                     self.machines.remove(name);
@@ -84,6 +89,45 @@ impl Keys {
                 }
             }
         }
+    }
+}
+
+/// How far machines are with a change that is planned.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PlannedReport {
+    /// Machines whose peers have all flows that will be exceptions.
+    pub(crate) prepared: Vec<String>,
+    /// The others that live, and why they never will; empty while it is not known.
+    pub(crate) unprepared: Vec<(String, String)>,
+}
+
+impl PlannedReport {
+    pub(crate) fn to_text(&self) -> String {
+        let names = |names: &[String]| if names.is_empty() { "no one".to_string() } else { names.join(", ") };
+        let late = self.unprepared.iter().map(|(machine, why)| match why.is_empty() {
+            true => machine.clone(),
+            false => format!("{machine} ({})", why.replace('\n', " ")),
+        });
+        let late: Vec<String> = late.collect();
+        let late = if late.is_empty() { String::new() } else { format!(", not by {}", late.join(", ")) };
+        format!("prepared by {}{late}", names(&self.prepared))
+    }
+}
+
+impl Keys {
+    /// How far machines are with the candidate, once it is planned.
+    pub(crate) fn planned(&self) -> Option<PlannedReport> {
+        let candidate = self.candidate.as_ref().filter(|candidate| candidate.is_planned)?;
+        let mut report = PlannedReport::default();
+        for (name, member) in &self.machines {
+            let prepared = member.state.prepared.as_ref();
+            match prepared.filter(|prepared| prepared.candidate == candidate.id) {
+                Some(prepared) if prepared.failure.is_empty() => report.prepared.push(name.clone()),
+                Some(prepared) => report.unprepared.push((name.clone(), prepared.failure.clone())),
+                None => report.unprepared.push((name.clone(), String::new())),
+            }
+        }
+        Some(report)
     }
 }
 
@@ -202,6 +246,7 @@ impl View {
             revision: revision.map(|revision| revision.number),
             undone_in_seconds: left,
             undone: revision.and_then(|revision| revision.undone.clone()),
+            planned: state.keys.planned(),
             machines: state.machines(now),
             refused: refused.into(),
         }
@@ -290,6 +335,8 @@ pub(crate) struct ConfigurationReport {
     pub(crate) undone_in_seconds: Option<u64>,
     /// Why the revision before was undone.
     pub(crate) undone: Option<String>,
+    /// The change that is planned, if there is one.
+    pub(crate) planned: Option<PlannedReport>,
     pub(crate) machines: Vec<MachineReport>,
     /// Keys that were refused, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
@@ -325,6 +372,9 @@ impl ConfigurationReport {
         let undone =
             self.undone.as_ref().map_or(String::new(), |why| format!("; {}", why.replace('\n', "; ")));
         let _ = writeln!(text, "revision: {revision}{pending}{undone}");
+        if let Some(planned) = &self.planned {
+            let _ = writeln!(text, "planned change: {}", planned.to_text());
+        }
         let refused: Vec<_> = self.refused.iter().filter(|(_, count)| **count > 0).collect();
         let words: Vec<_> = refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         if !words.is_empty() {

@@ -1,6 +1,6 @@
 //! Servers of etcd, and machines whose routers have their configuration from there.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
 use artery_rig::{Host, Process, Result, Rig, Switch};
@@ -104,6 +104,8 @@ pub struct Machines {
     program: PathBuf,
     /// More lines of the configuration of each `artery-fleet` that is started.
     pub more: RefCell<String>,
+    /// What a router's file says of a machine before there is a revision.
+    pub lines: Cell<fn(usize) -> String>,
     pub folder: tempfile::TempDir,
 }
 
@@ -115,6 +117,7 @@ impl Machines {
             switch,
             program: program.to_path_buf(),
             more: RefCell::default(),
+            lines: Cell::new(port_lines),
             folder,
         })
     }
@@ -157,7 +160,7 @@ impl Machines {
         host.address("eth0", &format!("10.77.2.{number}/24"))?;
         let file = self.router_file(number);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, port_lines(number)).unwrap();
+        std::fs::write(&file, self.lines.get()(number)).unwrap();
         let router = self.router(number);
         let fleet = self.fleet(named, number, of, endpoints, &router);
         Ok(Machine { host, router, fleet, prefix: self.prefix(number) })
