@@ -24,7 +24,7 @@ use addresses::Addresses;
 use command::Announcer;
 pub(crate) use driver::Actuator;
 use driver::Driver;
-use state::{Decider, Drain, Seen, State, Wanted};
+use state::{ANNOUNCED, Decider, Drain, Seen, State, Wanted};
 
 /// How often it is decided while the router's health stays as it is.
 const TICK: Duration = Duration::from_millis(20);
@@ -54,10 +54,16 @@ pub(crate) struct Report {
     pub(crate) left: Option<String>,
 }
 
+impl Report {
+    pub(crate) fn is_announced(&self) -> bool {
+        self.state.as_ref().is_some_and(|(state, _)| *state == ANNOUNCED)
+    }
+}
+
 /// The announcement in the status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AnnouncementReport {
-    /// `waiting`, `announced`, `withdrawn`, `draining`.
+    /// `waiting`, `announced`, `withdrawn`, `drained`, `draining`.
     pub(crate) state: String,
     /// The same in words, with what it waits for or why.
     pub(crate) explanation: String,
@@ -191,6 +197,7 @@ impl Announcing {
             router: health.clone(),
             is_followed: self.own.is_router_connected.load(Relaxed),
             agreement: self.view.as_ref().map_or(Agreement::Agrees, |view| view.agreement(&self.machine)),
+            unreached: self.view.as_ref().and_then(|view| view.drained(&self.machine)),
             peers: &self.peers.joining(now),
             configured: self.configured,
             leaves,

@@ -122,6 +122,10 @@ fn default_lease() -> u64 {
 }
 
 impl Etcd {
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_secs(self.lease_seconds)
+    }
+
     pub(crate) fn has_tls(&self) -> bool {
         self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
     }

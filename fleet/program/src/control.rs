@@ -32,10 +32,7 @@ impl Control {
         let has = |name: &str| handlers.lines().any(|line| line.split('\t').next() == Some(name));
         ensure!(has("exception_items"), "'{balancer}' is not a FlowBalancer with exceptions");
         // The newest that is used.
-        ensure!(
-            has("keep_copies"),
-            "the router is of an older version: update artery to that of artery-fleet"
-        );
+        ensure!(has("hold_down"), "the router is of an older version: update artery to that of artery-fleet");
         Ok(control)
     }
 

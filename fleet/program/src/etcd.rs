@@ -6,6 +6,7 @@
 
 pub(crate) mod change;
 mod document;
+mod health;
 mod membership;
 mod prepare;
 mod revision;
@@ -28,6 +29,8 @@ pub(crate) struct Wanted {
     pub(crate) candidate: Option<std::sync::Arc<Candidate>>,
     /// The other machines that live.
     pub(crate) machines: Vec<String>,
+    /// The members that most machines find down; None while etcd is not followed.
+    pub(crate) held_down: Option<std::collections::BTreeSet<String>>,
 }
 
 /// The ends of the channels that the membership has.

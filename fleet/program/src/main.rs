@@ -178,7 +178,7 @@ async fn mirror(config: Arc<Config>) -> Result<()> {
         inbox,
         config: config.clone(),
         announcement: Arc::new(Announcement::new()),
-        view: config.etcd.as_ref().map(|_| Arc::new(View::new())),
+        view: config.etcd.as_ref().map(|etcd| Arc::new(View::new(etcd.lease()))),
     };
     let mesh = Mesh::open(local.clone()).await?;
     let mut importer = Importer::new(config.clone(), local.peers.clone(), local.counts.clone());
@@ -222,7 +222,8 @@ fn open_etcd(local: &Local, mesh: &Mesh) -> Result<Option<(Membership, RouterCon
     let (config, view) = (&local.config, local.view.clone());
     let Some((etcd, view)) = config.etcd.as_ref().zip(view) else { return Ok(None) };
     let (to_router, from_membership) = etcd::channels();
-    let membership = Membership::new(config, etcd, new_run()?, view, to_router)?;
+    let membership =
+        Membership::new(config, etcd, new_run()?, view, to_router, local.announcement.reports())?;
     let configuring =
         RouterConfiguration::new(config.clone(), etcd.clone(), from_membership, mesh.confirmations());
     Ok(Some((membership, configuring)))

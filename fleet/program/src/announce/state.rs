@@ -14,6 +14,9 @@ const FIRST_ANSWER: Duration = Duration::from_secs(1);
 /// not move flows each time.
 const STEADY: Duration = Duration::from_secs(1);
 
+/// The name of that state.
+pub(crate) const ANNOUNCED: &str = "announced";
+
 /// What the routing daemon or command shall be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -29,6 +32,8 @@ pub(crate) struct Seen<'a> {
     /// Whether the router's exceptions are followed.
     pub(crate) is_followed: bool,
     pub(crate) agreement: Agreement,
+    /// Members that this machine alone does not reach, if it is drained for them.
+    pub(crate) unreached: Option<Vec<String>>,
     /// The peers that are present.
     pub(crate) peers: &'a [Joining],
     /// How many the configuration has.
@@ -44,6 +49,8 @@ pub(crate) enum State {
     Waiting(Lack),
     Announced,
     Withdrawn(RouterHealth),
+    /// It alone does not reach these members.
+    Drained(Vec<String>),
     Draining(Drain),
 }
 
@@ -130,6 +137,11 @@ impl Decider {
             return false;
         }
         self.has_answered = true;
+        if let Some(members) = &seen.unreached {
+            (self.joined, self.wanted) = (None, Wanted::Withdrawn);
+            self.enter(State::Drained(members.clone()), now);
+            return false;
+        }
         // Peers decide only whether it begins to be announced: that all of them are silent ends nothing.
         if self.state == State::Announced {
             return false;
@@ -226,6 +238,9 @@ impl std::fmt::Display for State {
             State::Announced => f.write_str("announced"),
             State::Withdrawn(RouterHealth::Refuses(why)) => write!(f, "withdrawn: the router refuses: {why}"),
             State::Withdrawn(_) => f.write_str("withdrawn: the router does not answer"),
+            State::Drained(members) => {
+                write!(f, "drained: this machine alone does not reach {}", members.join(", "))
+            }
             State::Draining(Drain::Withdrawing) => f.write_str("draining: withdrawing"),
             State::Draining(Drain::Settling) => f.write_str("draining: withdrawn, waiting for the network"),
             State::Draining(Drain::HandingOver) => f.write_str("draining: handing over"),
@@ -238,8 +253,9 @@ impl State {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             State::Waiting(_) => "waiting",
-            State::Announced => "announced",
+            State::Announced => ANNOUNCED,
             State::Withdrawn(_) => "withdrawn",
+            State::Drained(_) => "drained",
             State::Draining(_) => "draining",
         }
     }

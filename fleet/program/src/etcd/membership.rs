@@ -9,15 +9,19 @@ use etcd_client::{EventType, LeaseKeepAliveStream, LeaseKeeper, WatchStream};
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout};
 
+use super::health::{DrainDecider, held_down};
 use super::revision::{Check, Member, MemberState, to_json};
 use super::store::{Pair, REQUEST_LIMIT, Store, to_error};
-use super::view::{CHECK, CONFIG, Keys, MACHINE, View};
+use super::view::{CHECK, CONFIG, DRAINED, Keys, MACHINE, View};
 use super::{ToRouter, Wanted};
+use crate::announce::Report;
 use crate::config::{Config, Etcd};
 use crate::envelope::Refusal;
 
 /// The pause before the next server is asked.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// How often it is decided whether this machine is drained.
+const DECIDE: Duration = Duration::from_millis(250);
 
 pub(crate) struct Membership {
     machine: String,
@@ -31,6 +35,10 @@ pub(crate) struct Membership {
     wanted: watch::Sender<Wanted>,
     state: watch::Receiver<MemberState>,
     check: watch::Receiver<Option<Check>>,
+    announcement: watch::Receiver<Report>,
+    /// Whether this machine was announced when its state was published.
+    was_announced: bool,
+    drain: DrainDecider,
     keys: Keys,
     /// The revision that is pending, and when it is undone.
     pending: Option<(u64, Instant)>,
@@ -43,6 +51,7 @@ impl Membership {
         run: u64,
         view: Arc<View>,
         to_router: ToRouter,
+        announcement: watch::Receiver<Report>,
     ) -> Result<Membership> {
         let ToRouter { wanted, state, check } = to_router;
         Ok(Membership {
@@ -55,6 +64,9 @@ impl Membership {
             wanted,
             state,
             check,
+            announcement,
+            was_announced: false,
+            drain: DrainDecider::default(),
             keys: Keys::default(),
             pending: None,
         })
@@ -65,6 +77,8 @@ impl Membership {
         loop {
             let Err(error) = self.follow().await;
             self.view.lose(format!("{}: {error:#}", self.store.endpoint()));
+            // What most machines find is not known any more.
+            self.wanted.send_modify(|wanted| wanted.held_down = None);
             self.store.turn_to_next();
             sleep(RETRY_AFTER).await;
         }
@@ -88,6 +102,7 @@ impl Membership {
         // What was published before may have ended with another lease.
         self.state.mark_changed();
         let mut prolong = tokio::time::interval(Duration::from_secs(self.lease_seconds) / 4);
+        let mut decide = tokio::time::interval(DECIDE);
         let (mut alive, limit) = (Instant::now(), Duration::from_secs(self.lease_seconds) / 2);
         loop {
             let undo_at = self.pending.map(|(_, until)| until);
@@ -108,6 +123,12 @@ impl Membership {
                 changed = self.state.changed() => {
                     changed.context("the thread that asks the router has ended")?;
                     self.publish_state(lease).await?;
+                }
+                _ = decide.tick() => {
+                    if self.is_announced() != self.was_announced {
+                        self.publish_state(lease).await?;
+                    }
+                    self.decide_drain().await?;
                 }
                 changed = self.check.changed() => {
                     changed.context("the thread that asks the router has ended")?;
@@ -140,7 +161,23 @@ impl Membership {
     }
 
     fn member(&mut self) -> Vec<u8> {
-        to_json(&Member { run: self.run, state: self.state.borrow_and_update().clone() })
+        self.was_announced = self.is_announced();
+        let (run, is_announced) = (self.run, self.was_announced);
+        to_json(&Member { run, is_announced, state: self.state.borrow_and_update().clone() })
+    }
+
+    fn is_announced(&self) -> bool {
+        self.announcement.borrow().is_announced()
+    }
+
+    /// Has this machine drained, or not any more, if what is known of all members says so. Whoever writes the
+    /// key names the version that it replaces, so that of two machines the second one knows of the first.
+    async fn decide_drain(&mut self) -> Result<()> {
+        if let Some(drained) = self.drain.decide(&self.keys, &self.machine, Instant::now()) {
+            // If it was changed meanwhile, it is decided again by what it says then.
+            self.store.replace(DRAINED, self.keys.drained_changed, to_json(&drained), 0).await?;
+        }
+        Ok(())
     }
 
     /// Takes the machine's name, unless another process has it: that one lives, or lived until lately.
@@ -215,6 +252,7 @@ impl Membership {
         let others = self.keys.machines.keys().filter(|name| **name != self.machine).cloned();
         self.wanted.send_modify(|wanted| {
             wanted.machines = others.collect();
+            wanted.held_down = Some(held_down(&self.keys));
             if wanted.revision.as_deref() != revision.as_ref() {
                 wanted.revision = revision.clone().map(Arc::new);
             }

@@ -60,10 +60,10 @@ impl Preparation {
         if !workers.iter().all(|worker| worker.has_compared_all && worker.has_checked_all) {
             return Progress::Comparing;
         }
-        if let Some(asked) = self.asked.take_if(|asked| asked.is_finished()) {
-            if confirmations.finish(asked).is_some_and(|lacking| lacking.is_empty()) {
-                return Progress::Done;
-            }
+        if let Some(asked) = self.asked.take_if(|asked| asked.is_finished())
+            && confirmations.finish(asked).is_some_and(|lacking| lacking.is_empty())
+        {
+            return Progress::Done;
         }
         let is_sent = |worker: &WorkerProgress| confirmations.has_sent(worker.worker, worker.next_exception);
         if self.asked.is_none() && workers.iter().all(is_sent) {

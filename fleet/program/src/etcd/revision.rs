@@ -1,5 +1,7 @@
 //! What is kept in etcd: JSON, with the version of its format.
 
+use std::collections::BTreeMap;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +76,9 @@ pub(crate) struct Check {
 pub(crate) struct Member {
     /// The start of its process.
     pub(crate) run: u64,
+    /// Whether the network sends packets to it, as far as `artery-fleet` decides that.
+    #[serde(default)]
+    pub(crate) is_announced: bool,
     #[serde(flatten)]
     pub(crate) state: MemberState,
 }
@@ -92,9 +97,24 @@ pub(crate) struct MemberState {
     /// Members of the balancer that its own checks find down.
     #[serde(default)]
     pub(crate) down: Vec<String>,
+    /// Those that they find up. What has no result yet is in neither.
+    #[serde(default)]
+    pub(crate) up: Vec<String>,
+    /// How much later than others it may find what has become of a member.
+    #[serde(default)]
+    pub(crate) detection_ms: u64,
     /// What became of a candidate that is planned.
     #[serde(default)]
     pub(crate) prepared: Option<Prepared>,
+}
+
+/// Machines that are not announced since each alone does not reach some members, by key `drained`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Drained {
+    /// Another one for each that is written.
+    pub(crate) id: u64,
+    /// By machine: the members.
+    pub(crate) machines: BTreeMap<String, Vec<String>>,
 }
 
 /// A candidate whose exceptions are at the peers.
@@ -158,7 +178,7 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(parse::<Revision>(&bytes[..length]), Err(Refusal::Malformed), "{length}");
         }
-        let member = Member { run: 1, state: MemberState::default() };
+        let member = Member { run: 1, is_announced: true, state: MemberState::default() };
         assert_eq!(parse(&to_json(&member)), Ok(member));
         assert_eq!(parse::<Revision>(br#"{"format":2,"number":1}"#), Err(Refusal::OtherVersion));
         assert_eq!(parse::<Revision>(br#"{"format":1,"number":-1}"#), Err(Refusal::Malformed));

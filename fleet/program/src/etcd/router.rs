@@ -1,6 +1,7 @@
 //! Gives the router of this machine its part of the fleet's configuration, by its control socket, and looks
 //! what it has. The router goes on whether this thread and etcd live or not.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
@@ -25,6 +26,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause before a configuration that the router refused is tried again, as while it has a pending one.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// For how long the router is told which members most machines find down, and how often.
+const HOLD: Duration = Duration::from_secs(4);
+const TELL: Duration = Duration::from_secs(1);
 /// How long the router may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -49,6 +53,8 @@ pub(crate) struct RouterConfiguration {
     checked: Option<u64>,
     confirmations: Confirmations,
     preparation: Option<Preparation>,
+    /// What the router was told of members that are down, and when.
+    held: Option<(BTreeSet<String>, Instant)>,
     refused: Option<Instant>,
     looked: Option<Instant>,
 }
@@ -71,6 +77,7 @@ impl RouterConfiguration {
             checked: None,
             confirmations,
             preparation: None,
+            held: None,
             refused: None,
             looked: None,
         }
@@ -101,13 +108,14 @@ impl RouterConfiguration {
             self.client = Some(connect(&self.config.control)?);
             self.state.revision = None;
             (self.preparation, self.state.prepared) = (None, None);
-            (self.refused, self.looked) = (None, None);
+            (self.refused, self.looked, self.held) = (None, None, None);
         }
         self.state.is_router_connected = true;
         let candidate = wanted.candidate.as_ref();
         if let Some(candidate) = candidate.filter(|candidate| self.checked != Some(candidate.id)) {
             self.check(candidate)?;
         }
+        self.hold_down(wanted.held_down.as_ref())?;
         self.prepare(wanted)?;
         let revision = wanted.revision.as_ref();
         if let Some(revision) = revision.filter(|revision| self.is_due(revision)) {
@@ -136,6 +144,27 @@ impl RouterConfiguration {
         let mistakes = checked.err().unwrap_or_default();
         let check = Check { candidate: candidate.id, mistakes };
         self.channels.check.send_replace(Some(check));
+        Ok(())
+    }
+
+    /// Tells the router which members are down for the whole fleet. While etcd is gone, what was told ends,
+    /// and then none are: the router goes by its own checks, and compares flows with the table of machines
+    /// that reach all members.
+    fn hold_down(&mut self, held: Option<&BTreeSet<String>>) -> Result<()> {
+        let told = self.held.as_ref();
+        let is_due = |told: &(BTreeSet<String>, Instant)| match held {
+            Some(held) => told.0 != *held || told.1.elapsed() >= TELL,
+            None => told.1.elapsed() >= if told.0.is_empty() { TELL } else { HOLD },
+        };
+        if !told.is_none_or(is_due) {
+            return Ok(());
+        }
+        let held = held.cloned().unwrap_or_default();
+        let names: String = held.iter().map(|name| format!(" {name}")).collect();
+        let handler = format!("{}.hold_down", self.config.balancer);
+        // A router without this balancer refuses it, and has no members.
+        let _ = self.client()?.write(&handler, &format!("{}{names}", HOLD.as_secs()))?;
+        self.held = Some((held, Instant::now()));
         Ok(())
     }
 
@@ -235,8 +264,12 @@ impl RouterConfiguration {
         let status: Value = status.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         self.state.digest = status["digest"].as_str().map(str::to_string);
         let members = status["members"].as_array().map_or(&[][..], Vec::as_slice);
-        let down = members.iter().filter(|member| member["up"] == false);
-        self.state.down = down.filter_map(|member| member["name"].as_str().map(str::to_string)).collect();
+        let found = |passes: bool| {
+            let those = members.iter().filter(|member| member["checked"] == passes);
+            those.filter_map(|member| member["name"].as_str().map(str::to_string)).collect()
+        };
+        (self.state.up, self.state.down) = (found(true), found(false));
+        self.state.detection_ms = status["detection_ms"].as_u64().unwrap_or(0);
         Ok(())
     }
 

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::document::Document;
-use super::revision::{Candidate, Check, Content, Member, MemberState, Revision, parse};
+use super::revision::{Candidate, Check, Content, Drained, Member, MemberState, Revision, parse};
 use super::store::{Pair, Snapshot};
 use crate::config::is_word;
 use crate::envelope::Refusal;
 
 pub(crate) const CONFIG: &str = "config";
 pub(crate) const CANDIDATE: &str = "candidate";
+pub(crate) const DRAINED: &str = "drained";
 pub(crate) const MACHINE: &str = "machine/";
 pub(crate) const CHECK: &str = "check/";
 
@@ -32,6 +33,9 @@ pub(crate) struct Keys {
     /// The same for `candidate`.
     pub(crate) candidate_changed: i64,
     pub(crate) checks: BTreeMap<String, Check>,
+    pub(crate) drained: Drained,
+    /// The same for `drained`.
+    pub(crate) drained_changed: i64,
 }
 
 impl Keys {
@@ -63,9 +67,25 @@ impl Keys {
                 check_content(&candidate.content)?;
                 self.candidate = Some(candidate);
             }
+            DRAINED => {
+                // One that can't be read can be replaced.
+                self.drained_changed = *changed;
+                let drained: Drained = parse(value)?;
+                let mut members = drained.machines.values().flatten();
+                if !drained.machines.keys().all(|name| is_word(name)) || !members.all(|name| is_member(name))
+                {
+                    return Err(Refusal::Malformed);
+                }
+                self.drained = drained;
+            }
             key => {
                 if let Some(name) = key.strip_prefix(MACHINE).filter(|name| is_word(name)) {
-                    self.machines.insert(name.to_string(), parse(value)?);
+                    let member: Member = parse(value)?;
+                    let MemberState { up, down, .. } = &member.state;
+                    if !up.iter().chain(down).all(|name| is_member(name)) {
+                        return Err(Refusal::Malformed);
+                    }
+                    self.machines.insert(name.to_string(), member);
                 } else if let Some(name) = key.strip_prefix(CHECK).filter(|name| is_word(name)) {
                     self.checks.insert(name.to_string(), parse(value)?);
                 } else {
@@ -80,6 +100,7 @@ impl Keys {
         match key {
             // The machines keep what they have.
             CONFIG => self.config_changed = 0,
+            DRAINED => (self.drained, self.drained_changed) = (Drained::default(), 0),
             CANDIDATE => (self.candidate, self.candidate_changed) = (None, 0),
             key => {
                 if let Some(name) = key.strip_prefix(MACHINE) {
@@ -90,6 +111,11 @@ impl Keys {
             }
         }
     }
+}
+
+/// Whether a member of a balancer can be called so.
+fn is_member(name: &str) -> bool {
+    artery_flow::balance::Member::is_name(name)
 }
 
 /// How far machines are with a change that is planned.
@@ -147,7 +173,11 @@ pub(crate) enum Agreement {
 }
 
 /// What the status says of etcd.
-pub(crate) struct View(Mutex<State>);
+pub(crate) struct View {
+    /// How long a machine that is cut off from etcd lives for the others.
+    lease: Duration,
+    state: Mutex<State>,
+}
 
 struct State {
     keys: Keys,
@@ -162,8 +192,8 @@ struct State {
 }
 
 impl View {
-    pub(crate) fn new() -> View {
-        View(Mutex::new(State {
+    pub(crate) fn new(lease: Duration) -> View {
+        let state = Mutex::new(State {
             keys: Keys::default(),
             gone: BTreeMap::new(),
             is_connected: false,
@@ -172,11 +202,12 @@ impl View {
             pending_until: None,
             refused: BTreeMap::new(),
             named: HashSet::new(),
-        }))
+        });
+        View { lease, state }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set(&self, keys: &Keys, pending_until: Option<Instant>) {
@@ -232,6 +263,14 @@ impl View {
         if member.is_some_and(has_it) { Agreement::Agrees } else { Agreement::Differs }
     }
 
+    /// Members that a machine which is drained does not reach; none if it is not. One that is cut off from
+    /// etcd for as long as it lives for the others is drained no more: then it does what it finds by itself.
+    pub(crate) fn drained(&self, machine: &str) -> Option<Vec<String>> {
+        let state = self.lock();
+        let is_valid = state.is_connected || state.since.elapsed() < self.lease;
+        state.keys.drained.machines.get(machine).filter(|_| is_valid).cloned()
+    }
+
     pub(crate) fn report(&self) -> ConfigurationReport {
         let state = self.lock();
         let now = Instant::now();
@@ -272,7 +311,10 @@ impl State {
                 (Some(member), _) => self.difference(member, digest.as_deref()),
             };
             let differs = !explanation.is_empty();
+            let drained = self.keys.drained.machines.get(&machine).filter(|_| living.is_some());
+            let drained = drained.cloned().unwrap_or_default();
             MachineReport {
+                drained,
                 machine,
                 is_living: living.is_some(),
                 revision: member.and_then(|member| member.revision),
@@ -351,6 +393,8 @@ pub(crate) struct MachineReport {
     pub(crate) digest: Option<String>,
     /// Members that its router's own checks find down.
     pub(crate) down: Vec<String>,
+    /// Members for which it is not announced, since it alone does not reach them.
+    pub(crate) drained: Vec<String>,
     pub(crate) differs: bool,
     /// How it differs from the revision; empty if it agrees.
     pub(crate) explanation: String,
@@ -388,7 +432,11 @@ impl ConfigurationReport {
                 false => "agrees".to_string(),
                 true => format!("differs: {}", machine.explanation),
             };
-            let _ = writeln!(text, "{:<16}  {revision:<8}  {digest:<16}  {state}", machine.machine);
+            let drained = match machine.drained.is_empty() {
+                true => String::new(),
+                false => format!("; drained, it alone does not reach {}", machine.drained.join(", ")),
+            };
+            let _ = writeln!(text, "{:<16}  {revision:<8}  {digest:<16}  {state}{drained}", machine.machine);
         }
         text
     }
@@ -407,7 +455,7 @@ mod tests {
         let digest = Some(digest.to_string());
         let state =
             MemberState { is_router_connected: true, revision: Some(revision), digest, ..Default::default() };
-        Member { run: 1, state }
+        Member { run: 1, is_announced: false, state }
     }
 
     fn keys(machines: &[(&str, Member)]) -> Keys {
@@ -424,7 +472,7 @@ mod tests {
 
     #[test]
     fn machines_that_are_not_as_agreed_differ_and_say_how() {
-        let view = View::new();
+        let view = View::new(Duration::from_secs(5));
         view.set(&keys(&[("m1", member(4, "a")), ("m3", member(4, "a")), ("m5", member(4, "a"))]), None);
         let mut failed = member(3, "a");
         failed.state.failure = Some((4, "no such interface\neth9".to_string()));
@@ -440,7 +488,7 @@ mod tests {
                 ("m5", failed),
                 ("m6", changed),
                 ("m8", without),
-                ("m7", Member { run: 1, state: MemberState::default() }),
+                ("m7", Member { run: 1, is_announced: false, state: MemberState::default() }),
             ]),
             None,
         );
@@ -471,17 +519,26 @@ mod tests {
             content: Some(Content { text: "port = 1\n".to_string(), seed: 1 }),
             ..before.clone().unwrap()
         };
+        let mut strange_member = member(4, "a");
+        strange_member.state.down = vec!["a b".to_string()];
+        let drained = br#"{"format":1,"id":1,"machines":{"m2":["web1"]}}"#;
+        keys.set(&pair(DRAINED, drained)).unwrap();
         for (key, value, refusal) in [
             (CONFIG, &b"x"[..], Refusal::Malformed),
             (CONFIG, br#"{"format":2}"#, Refusal::OtherVersion),
             (CONFIG, &to_json(&strange), Refusal::Malformed),
             ("machine/m1", b"{}", Refusal::Malformed),
             ("machine/a b", b"{}", Refusal::Malformed),
+            ("machine/m1", &to_json(&strange_member), Refusal::Malformed),
+            (DRAINED, br#"{"format":1,"id":1,"machines":{"a b":[]}}"#, Refusal::Malformed),
+            (DRAINED, br#"{"format":1,"id":1,"machines":{"m1":["\n"]}}"#, Refusal::Malformed),
+            (DRAINED, br#"{"format":3}"#, Refusal::OtherVersion),
             ("other", b"{}", Refusal::Malformed),
         ] {
             assert_eq!(keys.set(&pair(key, value)), Err(refusal), "{key}");
         }
         assert_eq!(keys.revision, before);
         assert!(keys.machines.is_empty());
+        assert_eq!(keys.drained.machines, [("m2".to_string(), vec!["web1".to_string()])].into());
     }
 }

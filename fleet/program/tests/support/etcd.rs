@@ -158,6 +158,8 @@ impl Machines {
         self.rig.plug(&host, "eth0", &self.switch)?;
         self.rig.plug(&host, "eth1", &self.switch)?;
         host.address("eth0", &format!("10.77.2.{number}/24"))?;
+        // The router's addresses, which the host may have too, are at eth1 alone.
+        host.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
         let file = self.router_file(number);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, self.lines.get()(number)).unwrap();

@@ -9,6 +9,7 @@ struct Bench {
     now: Instant,
     router: RouterHealth,
     agreement: Agreement,
+    unreached: Option<Vec<String>>,
     peers: Vec<Joining>,
     leaves: bool,
     is_done: bool,
@@ -23,6 +24,7 @@ impl Bench {
             now,
             router: RouterHealth::NotYetAsked,
             agreement: Agreement::Agrees,
+            unreached: None,
             peers: Vec::new(),
             leaves: false,
             is_done: false,
@@ -47,6 +49,7 @@ impl Bench {
             router: self.router.clone(),
             is_followed: self.router == RouterHealth::Answers,
             agreement: self.agreement,
+            unreached: self.unreached.clone(),
             peers: &self.peers,
             configured: 2,
             leaves: self.leaves,
@@ -162,6 +165,29 @@ fn a_router_that_fails_over_and_over_must_answer_for_a_while() {
     }
     bench.step(500);
     assert_eq!(bench.text(), "announced");
+}
+
+#[test]
+fn a_machine_that_is_drained_is_withdrawn_and_joins_again_when_it_is_no_longer() {
+    let mut bench = Bench::announced();
+    bench.unreached = Some(vec!["web1".to_string()]);
+    assert!(!bench.step(1));
+    assert_eq!(bench.text(), "drained: this machine alone does not reach web1");
+    assert_eq!(bench.decider.wanted(), Wanted::Withdrawn);
+    bench.router = RouterHealth::DoesNotAnswer;
+    bench.step(1);
+    assert_eq!(bench.text(), "withdrawn: the router does not answer");
+    bench.router = RouterHealth::Answers;
+    bench.step(1);
+    bench.unreached = None;
+    assert!(bench.step(1), "all are fetched again");
+    bench.step(2_000);
+    assert_eq!((bench.text().as_str(), bench.decider.wanted()), ("announced", Wanted::Announced));
+    // A leaver leaves in any case.
+    bench.unreached = Some(vec!["web1".to_string()]);
+    bench.leaves = true;
+    bench.step(1);
+    assert_eq!(bench.text(), "draining: withdrawing");
 }
 
 #[test]
