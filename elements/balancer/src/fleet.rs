@@ -72,7 +72,7 @@ pub(super) fn progress_json(b: &FlowBalancer, choice: &Choice, worker: usize) ->
     format!("{line}\n")
 }
 
-/// `SECONDS NAME …`.
+/// Reads `SECONDS NAME …`, and holds these members down.
 pub(super) fn hold_down(shared: &SharedBalancer, text: &str, now: Duration) -> Result<(), HandlerError> {
     let mut words = text.split_ascii_whitespace();
     let lasts = parse_seconds(words.next().unwrap_or_default())?;

@@ -110,7 +110,7 @@ impl SharedBalancer {
             if members.replace_members(list, now).is_err() {
                 return;
             }
-            members.take_health(&old_members, self.check.is_some() && old.check.is_some(), now);
+            members.adopt_health(&old_members, self.check.is_some() && old.check.is_some(), now);
         });
     }
 

@@ -67,7 +67,7 @@ impl Own {
         sent.get(&worker).is_some_and(|next| *next >= before)
     }
 
-    fn note_sent(&self, positions: &Positions) {
+    fn record_sent(&self, positions: &Positions) {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&positions.0);
     }
 
@@ -97,7 +97,7 @@ impl Own {
         // Each run is another owner of flows, so only a router that has exceptions begins one.
         let mut parts = parse_parts(&control.read("exception_items", "now")?)?;
         self.run.store(new_run()?, Relaxed);
-        self.note_sent(&positions);
+        self.record_sent(&positions);
         // What happened until now, peers learn by a fetch.
         self.note_loss();
         // A router that was started again has nothing of theirs.
@@ -114,7 +114,7 @@ impl Own {
                     (sent_at, is_idle) = (Some(Instant::now()), false);
                 }
             }
-            self.note_sent(&positions);
+            self.record_sent(&positions);
             if sent_at.is_none_or(|sent_at| sent_at.elapsed() >= HEARTBEAT) {
                 self.send(outlet, &records::empty());
                 sent_at = Some(Instant::now());

@@ -59,7 +59,7 @@ fn on_fleet(label: &str, body: impl FnOnce(&mut Fleet) -> Result<()>) {
         client.spread_over(&[1, 2, 3])?;
         let mut fleet = Fleet { lab, etcd, servers, machines, client };
         for machine in &fleet.machines {
-            await_state(machine, "announced");
+            wait_for_state(machine, "announced");
         }
         fleet.machines[0].await_revision(Some(1), 3);
         body(&mut fleet)
@@ -78,7 +78,7 @@ fn file(servers: u8, check: &str) -> String {
 }
 
 #[track_caller]
-fn await_state(machine: &Machine, state: &str) {
+fn wait_for_state(machine: &Machine, state: &str) {
     wait_for(state, || machine.fleet.announcement(), |now| now == state);
 }
 
@@ -102,10 +102,10 @@ fn a_machine_that_alone_does_not_reach_a_member_is_drained_and_the_others_keep_t
         let mut connections = fleet.client.open(150)?;
         fleet.servers[1].ignore_checks_of(1, true)?;
         wait_for("m1's checks", || takes_new(&fleet.machines[0], 2), |takes| !takes);
-        // Flows that it sends elsewhere now are told to the others, whose table has web2.
+        // Flows that it sends elsewhere now are published to the others, whose table has web2.
         connections.add(fleet.client.open(100)?);
         assert!(connections.at(2) > 0);
-        await_state(&fleet.machines[0], "drained");
+        wait_for_state(&fleet.machines[0], "drained");
         // The network takes its time.
         fleet.client.spread_over(&[2, 3])?;
         assert_eq!(connections.harmed(), 0);
@@ -127,7 +127,7 @@ fn a_machine_that_alone_does_not_reach_a_member_is_drained_and_the_others_keep_t
         connections.add(new);
         // It comes back with all that the others know.
         fleet.servers[1].ignore_checks_of(1, false)?;
-        await_state(&fleet.machines[0], "announced");
+        wait_for_state(&fleet.machines[0], "announced");
         fleet.client.spread_over(&[1, 2, 3])?;
         assert_eq!(connections.harmed(), 0);
         assert!(takes_new(&fleet.machines[0], 2));
@@ -218,7 +218,7 @@ fn of_two_machines_that_should_be_drained_one_is_and_strange_keys_change_nothing
         fleet.servers[0].ignore_checks_of(1, false)?;
         fleet.servers[1].ignore_checks_of(2, false)?;
         for machine in &fleet.machines {
-            await_state(machine, "announced");
+            wait_for_state(machine, "announced");
         }
         Ok(())
     });

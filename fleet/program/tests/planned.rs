@@ -45,7 +45,7 @@ fn start(lab: &Machines, servers: &Servers) -> Result<Vec<Machine>> {
     Ok(machines)
 }
 
-fn await_peers(machines: &[Machine]) {
+fn wait_for_peers(machines: &[Machine]) {
     for (at, machine) in machines.iter().enumerate() {
         for other in (0..machines.len()).filter(|other| *other != at) {
             machine.fleet.await_peer(&format!("m{}", other + 1));
@@ -76,7 +76,7 @@ fn flows_that_a_planned_change_moves_are_at_all_machines_before_it_counts_and_no
         let three = lab.write("three.toml", &file(&[(1, 1), (2, 1), (3, 1)]));
         let (is_done, said) = machines[0].say(&["apply", &three]);
         assert!(is_done, "{said}");
-        await_peers(&machines);
+        wait_for_peers(&machines);
         let client = Client::create(rig, &lab.switch)?;
         client.spread_over(&[1, 2, 3])?;
         let mut connections = client.open(300)?;
@@ -111,7 +111,7 @@ fn a_change_that_is_prepared_is_shown_and_forgotten_when_its_command_dies() {
         let machines = start(lab, &etcd)?;
         let three = lab.write("three.toml", &file(&[(1, 1), (2, 1), (3, 1)]));
         assert!(machines[0].say(&["apply", &three]).0);
-        await_peers(&machines);
+        wait_for_peers(&machines);
         let client = Client::create(rig, &lab.switch)?;
         client.spread_over(&[1])?;
         let mut connections = client.open(200)?;

@@ -37,7 +37,7 @@ use artery_adopt::fast::{self, Accelerator, Mode};
 use artery_adopt::kernel::Family;
 use artery_device::Interface;
 use clap::Args;
-use sessions::{NamedSession, note_sessions};
+use sessions::{NamedSession, name_sessions};
 use share::{Measured, Sample};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -256,7 +256,7 @@ pub(crate) fn command(options: &AdoptOptions) -> anyhow::Result<u8> {
         anyhow::bail!("{word}: no such interface; did you mean --established={word}?");
     }
     let mut ports = ports(&options.ports)?;
-    note_sessions(&mut ports, &options.pppoe)?;
+    name_sessions(&mut ports, &options.pppoe)?;
     anyhow::ensure!(
         options.established() == WhichEstablished::None || options.path != Some(Path::Graph),
         "--established and --path graph: a graph translates no addresses; use --path xdp or tc"

@@ -212,14 +212,14 @@ impl Change<'_> {
     /// too long, is named and does not stop the change.
     async fn prepare(&mut self, candidate: &Candidate) -> Result<()> {
         let planned = Candidate { is_planned: true, ..candidate.clone() };
-        let keys = self.look(candidate).await?;
+        let keys = self.read_keys(candidate).await?;
         let lease = self.lease.map_or(0, |(lease, _)| lease);
         let is_planned =
             self.store.replace(CANDIDATE, keys.candidate_changed, to_json(&planned), lease).await?;
         ensure!(is_planned, "the candidate in etcd was changed by someone else");
         let deadline = Instant::now() + PREPARE_LIMIT;
         loop {
-            let report = self.look(candidate).await?.planned().unwrap_or_default();
+            let report = self.read_keys(candidate).await?.planned().unwrap_or_default();
             let is_awaited = report.unprepared.iter().any(|(_, failure)| failure.is_empty());
             if is_awaited && Instant::now() < deadline {
                 sleep(LOOK).await;
@@ -238,7 +238,7 @@ impl Change<'_> {
     }
 
     /// All keys, as long as the candidate is there.
-    async fn look(&mut self, candidate: &Candidate) -> Result<Keys> {
+    async fn read_keys(&mut self, candidate: &Candidate) -> Result<Keys> {
         let (keys, _) = self.read_and_prolong().await?;
         let is_there = keys.candidate.as_ref().is_some_and(|there| there.id == candidate.id);
         ensure!(is_there, "the candidate is gone from etcd, since this command or etcd stood still");

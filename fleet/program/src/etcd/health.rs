@@ -11,8 +11,7 @@ use super::view::Keys;
 /// takes for its own fault what it finds alone.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// How many machines find a member up, and how many down. Only those count whose router is reached and checks
-/// it.
+/// How many machines find a member up, and how many down, of those whose router is reached and checks it.
 #[derive(Default)]
 struct Votes {
     up: usize,
@@ -156,7 +155,7 @@ mod tests {
     fn a_member_is_down_for_all_when_more_find_it_down_than_up() {
         assert_eq!(held(&[("a b", ""), ("a", "b"), ("a", "b")]), ["b"]);
         assert_eq!(held(&[("a b", ""), ("a b", ""), ("a", "b")]), Vec::<String>::new());
-        assert_eq!(held(&[("a b", ""), ("a", "b")]), Vec::<String>::new(), "one of two is no majority");
+        assert_eq!(held(&[("a b", ""), ("a", "b")]), Vec::<String>::new(), "one of two are not most");
         assert_eq!(held(&[("", "a b")]), ["a", "b"], "one alone is");
         // A machine that does not check a member has no vote on it.
         assert_eq!(held(&[("a", ""), ("a", "b"), ("a", "")]), ["b"]);
@@ -176,7 +175,7 @@ mod tests {
         assert_eq!(decide(&alone, "m2").1, None);
         // Most find it down: no one is drained for it.
         assert_eq!(decide(&keys(&[("a", "b"), ("a", "b"), ("a b", "")]), "m1").1, None);
-        // Where no other one checks it, nobody knows better.
+        // Where no other one checks it, no machine knows better.
         assert_eq!(decide(&keys(&[("a", "b"), ("a", ""), ("a", "")]), "m1").1, None);
         // Of two machines one stays, which is half.
         assert_eq!(drained(decide(&keys(&[("a", "b"), ("a b", "")]), "m1").1), ["m1"]);
@@ -184,7 +183,7 @@ mod tests {
         let now = Instant::now();
         decider.decide(&alone, "m1", now);
         decider.decide(&keys(&[("a b", ""), ("a b", "")]), "m1", now + HOLD / 2);
-        assert_eq!(decider.decide(&alone, "m1", now + HOLD), None, "it begins anew");
+        assert_eq!(decider.decide(&alone, "m1", now + HOLD), None, "it begins again");
     }
 
     #[test]
@@ -210,7 +209,7 @@ mod tests {
         let (first, later) = decide(&well, "m1");
         assert_eq!(first, None);
         assert_eq!(later.unwrap().machines, [].into());
-        // While the rest of the fleet finds the member down, too, there is no reason either.
+        // While the rest of the fleet finds the member down, too, the machine is not drained either.
         let mut all = keys(&[("a", "b"), ("a", "b"), ("a", "b")]);
         all.drained.machines.insert("m1".to_string(), words("b"));
         assert_eq!(decide(&all, "m1").1.unwrap().machines, [].into());

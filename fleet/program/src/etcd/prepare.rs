@@ -29,7 +29,7 @@ pub(super) fn parse_progress(text: &str) -> Result<Vec<WorkerProgress>> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// The router compares.
+    /// The router compares its flows with the table.
     Comparing,
     /// What it found is on its way to peers.
     Mirroring,

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(1);
 /// The pause before a configuration that the router refused is tried again, as while it has a pending one.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// For how long the router is told which members most machines find down, and how often.
+/// For how long the router holds members down that most machines find down, and how often.
 const HOLD: Duration = Duration::from_secs(4);
 const TELL: Duration = Duration::from_secs(1);
 /// How long the router may take.
@@ -53,7 +53,7 @@ pub(crate) struct RouterConfiguration {
     checked: Option<u64>,
     confirmations: Confirmations,
     preparation: Option<Preparation>,
-    /// What the router was told of members that are down, and when.
+    /// Members that the router was last made to hold down, and when.
     held: Option<(BTreeSet<String>, Instant)>,
     refused: Option<Instant>,
     looked: Option<Instant>,
@@ -147,7 +147,7 @@ impl RouterConfiguration {
         Ok(())
     }
 
-    /// Tells the router which members are down for the whole fleet. While etcd is gone, what was told ends,
+    /// Tells the router which members are down for the whole fleet. While etcd is gone, that ends,
     /// and then none are: the router goes by its own checks, and compares flows with the table of machines
     /// that reach all members.
     fn hold_down(&mut self, held: Option<&BTreeSet<String>>) -> Result<()> {

@@ -61,7 +61,7 @@ impl Keys {
                 self.revision = Some(revision);
             }
             CANDIDATE => {
-                // What can't be read is no candidate, also where there was one.
+                // What can't be read does not count as one, also where there was one.
                 (self.candidate, self.candidate_changed) = (None, *changed);
                 let candidate: Candidate = parse(value)?;
                 check_content(&candidate.content)?;

@@ -120,7 +120,7 @@ impl Client {
         self.0.enter(|| Connections((0..count).map(|_| connect().unwrap()).collect()))
     }
 
-    /// Opens connections without end until it is told to stop.
+    /// Opens connections without end until it has to stop.
     pub fn open_on(&self) -> Opening {
         let has_ended = Arc::new(AtomicBool::new(false));
         let (host, ends) = (self.0.clone(), has_ended.clone());

@@ -549,7 +549,7 @@ mod tests {
         let ready = [link[0], link[1], 1492, (4 | RETURNS) << 16 | 1 << HOP_TUNNEL | 1, READY];
         assert_eq!(words(&mut hops), ready);
         assert_eq!(memory.tunnels[4].load(Relaxed).to_ne_bytes()[..2], [0x12, 0x34]);
-        // There is no neighbor that the kernel is to be told of.
+        // It has no neighbor whose use the kernel must know of.
         memory.hops[at as usize * HOP_WORDS + HOP_USED].store(1, Relaxed);
         assert_eq!(hops.drain_used(&memory), []);
         hops.set_withheld(&memory, (true, 7), Some(Withheld::Policy));

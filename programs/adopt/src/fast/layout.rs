@@ -269,7 +269,7 @@ impl TunnelHeader {
         }
     }
 
-    /// Bytes of it.
+    /// Bytes in front of the packet.
     pub(super) fn length(&self) -> usize {
         match self {
             TunnelHeader::Ipv4(outer) => header_length(outer.protocol),

@@ -51,7 +51,7 @@ impl Session {
                 Err(_) => None,
             };
             // A line says so.
-            self.needs_resync |= self.accelerator.note_session(port.index, session);
+            self.needs_resync |= self.accelerator.set_session(port.index, session);
         }
     }
 
@@ -88,8 +88,8 @@ impl Session {
         TunnelRoute { mtu: route.mtu.min(mtu), ..route }
     }
 
-    /// Leaves to the kernel what would leave or arrive by a tunnel where anything keeps it, or what is
-    /// outside.
+    /// Leaves to the kernel what would leave or arrive by a tunnel where anything keeps it, or keeps its outer
+    /// packets or frames.
     pub(super) fn withhold_tunnels(&mut self, ports: &[Port], guards: &[Blocker]) {
         for port in ports.iter().filter(|port| port.is_tunnel()) {
             for family in [Family::V4, Family::V6] {
@@ -116,8 +116,8 @@ impl Session {
     }
 }
 
-/// Whether something is about all frames of the interface that carries a session, not only about packets of a
-/// family there.
+/// Whether something is about all frames of the interface that carries a session, not only about packets of
+/// one family there.
 fn keeps_frames(guard: &Blocker, carrier: &Port, blocks: fn(&Blocker, &Port, Family) -> bool) -> bool {
     guard.port.is_some() && guard.family.is_none() && blocks(guard, carrier, Family::V4)
 }

@@ -545,7 +545,7 @@ fn new<'p>(ports: &'p [Port], others: &[Port]) -> impl Iterator<Item = &'p Port>
     ports.iter().filter(|port| others.iter().all(|other| other.index != port.index))
 }
 
-/// Says what keeps traffic, beside rules and prefixes if some of those were told.
+/// Says what keeps traffic, beside rules and prefixes if some of those were named.
 fn say_guards(guards: &[Blocker], is_all: bool, was_told: bool, voice: Output) {
     match guards {
         [] if is_all => {

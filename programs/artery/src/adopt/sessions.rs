@@ -1,4 +1,4 @@
-//! Interfaces of PPP of which the operator says which session of PPPoE they are.
+//! Interfaces of PPP, with the sessions of PPPoE that the operator says they are.
 use artery_adopt::blockers::{Port, PortTunnel};
 use std::str::FromStr;
 
@@ -20,7 +20,7 @@ impl FromStr for NamedSession {
 }
 
 /// Notes in ports which sessions they are.
-pub(super) fn note_sessions(ports: &mut [Port], sessions: &[NamedSession]) -> anyhow::Result<()> {
+pub(super) fn name_sessions(ports: &mut [Port], sessions: &[NamedSession]) -> anyhow::Result<()> {
     for (at, NamedSession { name, carrier }) in sessions.iter().enumerate() {
         let others = &sessions[..at];
         anyhow::ensure!(
@@ -48,7 +48,7 @@ mod tests {
             Port { index: 7, name: "ppp0".into(), tunnel: Some(PortTunnel::Ppp(None)), ..Port::default() };
         let mut ports = [Port { name: "eth1".into(), ..Port::default() }, ppp0];
         let sessions: Vec<NamedSession> = words.iter().map(|word| word.parse().unwrap()).collect();
-        note_sessions(&mut ports, &sessions).map_err(|error| error.to_string())?;
+        name_sessions(&mut ports, &sessions).map_err(|error| error.to_string())?;
         let [_, ppp0] = ports;
         Ok(ppp0.tunnel)
     }

@@ -62,7 +62,7 @@ pub(super) struct Prepared {
     candidate: Candidate,
     hosts: Vec<String>,
     services: Names,
-    /// What services are told while this is planned.
+    /// What elements of services get to know while this is planned.
     plans: Vec<(String, String)>,
     devices: HashSet<String>,
     rules: Option<String>,

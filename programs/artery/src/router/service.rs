@@ -300,8 +300,8 @@ pub(super) fn text(plan: &Plan) -> String {
     text
 }
 
-/// What each element of a service is told of a change that is planned: its name, and lines for its handler
-/// `plan`.
+/// What each element of a service gets to know of a change that is planned: its name, and lines for the handler
+/// `plan` that it has.
 pub(super) fn plans(plan: &Plan) -> Vec<(String, String)> {
     let is_about_members =
         |argument: &&String| argument.starts_with("METHOD ") || argument.starts_with("SEED ");

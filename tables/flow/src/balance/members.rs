@@ -362,8 +362,8 @@ impl Table {
     }
 }
 
-/// Weights by place, 0 for those that take no new flows; and whether those that are down are used since no
-/// other is left.
+/// Weights by place, 0 for those that take no new flows; and whether members that are down are used, since
+/// no other member is left.
 fn member_weights(seats: &Seats, settings: Settings) -> (Vec<u32>, bool) {
     let of = |is_fit: &dyn Fn(&Seat) -> bool| -> Vec<u32> {
         let weight = |seat: &Seat| if is_fit(seat) { seat.member.weight } else { 0 };

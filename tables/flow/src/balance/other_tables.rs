@@ -10,8 +10,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A table that flows are compared with beside the present one. Members that are in both have the same
-/// number in both.
+/// A table that flows are compared with beside the present one. Members of both have one number.
 #[derive(Debug)]
 pub struct OtherTable {
     choice: Choice,
@@ -167,7 +166,7 @@ impl Members {
 
     /// Takes over which members another balancer holds down, and with `takes_checks` what checks found of
     /// members that it has, too, or was to have.
-    pub fn take_health(&mut self, old: &Members, takes_checks: bool, now: Duration) {
+    pub fn adopt_health(&mut self, old: &Members, takes_checks: bool, now: Duration) {
         self.held_down.clone_from(&old.held_down);
         let known = |member: &Member| {
             let seat = old.seats.get(&member.name).ok();

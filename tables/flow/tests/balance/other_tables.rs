@@ -78,7 +78,7 @@ fn members_that_a_plan_adds_are_checked_before_and_are_up_at_once_when_it_comes(
     assert_eq!(rig.other_digests(), [digest(Method::MAGLEV, &[1, 1, 1], &[])]);
     let mut new = Rig::new(settings);
     new.members.replace_members(list(&[1, 1, 1, 1]), NOW).unwrap();
-    new.members.take_health(&rig.members, true, NOW);
+    new.members.adopt_health(&rig.members, true, NOW);
     assert_eq!(new.digest(), digest(Method::MAGLEV, &[1, 1, 1], &[]));
 }
 

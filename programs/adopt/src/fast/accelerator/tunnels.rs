@@ -28,7 +28,7 @@ pub struct PppoeSession {
     pub carrier: u32,
     /// The link address of the other end.
     pub peer: EtherAddr,
-    /// Its number.
+    /// The session's number, from the other end.
     pub session: u16,
 }
 
@@ -47,8 +47,8 @@ enum TunnelPath {
 /// What is known of the session of an interface of PPP.
 ///
 /// The interface comes when its session has begun. So one that was there without the session, or with another
-/// one, may belong to something else that got the name, and its packets are the kernel's as long as it is
-/// there.
+/// one, may belong to something else that got the name, and its packets are the kernel's as long as that
+/// interface is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionState {
     New,
@@ -150,8 +150,8 @@ impl Tunnels {
 }
 
 impl Accelerator {
-    /// Has packets leave and arrive by a tunnel. None do before it is set as a link, and its route or session
-    /// is set.
+    /// Has packets leave and arrive by a tunnel. None do before it is set as a link, and its
+    /// route or session, too.
     pub fn adopt_tunnel(&mut self, link: u32) -> Result<(), Error> {
         let port = *self.free_ports.first().ok_or(Error::TooManyPorts)?;
         self.adopt_tunnel_as(link, port)
@@ -204,7 +204,7 @@ impl Accelerator {
 
     /// Notes the only session of PPPoE that there is for an adopted interface of PPP, if there is one. Once
     /// it is another one, or none, all packets are the kernel's; says whether that is so now and was not.
-    pub fn note_session(&mut self, link: u32, found: Option<PppoeSession>) -> bool {
+    pub fn set_session(&mut self, link: u32, found: Option<PppoeSession>) -> bool {
         let Some(tunnel) = self.tunnels.adopted.get_mut(&link) else { return false };
         let TunnelPath::Pppoe(state) = &mut tunnel.path else { return false };
         let before = std::mem::replace(state, state.after(found));
@@ -219,8 +219,8 @@ impl Accelerator {
         tunnel.is_some_and(|tunnel| matches!(tunnel.path, TunnelPath::Pppoe(SessionState::Lost)))
     }
 
-    /// Whether an interface is an adopted session of PPPoE, whose packets have passed no rules but those for
-    /// forwarded ones.
+    /// Whether an interface is an adopted session of PPPoE, whose packets have passed only the rules for
+    /// forwarded packets.
     pub(super) fn is_session(&self, link: u32) -> bool {
         let tunnel = self.tunnels.adopted.get(&link);
         tunnel.is_some_and(|tunnel| matches!(tunnel.path, TunnelPath::Pppoe(_)))

@@ -50,8 +50,8 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, [ipv4, ipv6]: [Label; 2]) {
 }
 
 /// Finds the bucket of the tunnel that a header is of, whose kind is in `R3`, by words that are at these
-/// places. Writes with `found` what is done with the bucket in `R5`, whose state is in `R1`, before the next
-/// is tried.
+/// places. Writes with `found` what is done with the bucket in `R5`, whose state is in `R1`, before another
+/// one is tried.
 pub(super) fn find_tunnel(
     w: &mut ProgramWriter<'_>,
     keys: [(Register, i16); 2],
@@ -88,8 +88,7 @@ pub(super) fn find_tunnel(
 }
 
 /// Has a processor that reads out of order (ARM) read the other words of the bucket in `R5` behind its state
-/// in `R1`: their address depends on it, if by nothing. So it sees no words of before with the state of
-/// after.
+/// in `R1`: their address depends on it, if by nothing. So it sees no old words with a new state.
 fn read_behind_state(w: &mut ProgramWriter<'_>) {
     w.a.set(R2, R1);
     w.a.compute(And, R2, 0);
@@ -226,7 +225,7 @@ pub(super) fn take_off(w: &mut ProgramWriter<'_>) {
         let over_ipv4 = w.a.label();
         w.load_slot(R1, Slot::Outer);
         w.a.jump_if(NotEqual, R1, PPPOE_LENGTH as i32, over_ipv4);
-        pppoe::take_off(w);
+        pppoe::remove_header(w);
         w.a.jump(is_cut);
         w.a.place(over_ipv4);
     }

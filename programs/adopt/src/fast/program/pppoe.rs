@@ -1,7 +1,7 @@
 //! Packets in frames of PPPoE sessions (RFC 2516), as the kernel's `pppoe_rcv` and `pppoe_xmit` take the
 //! header off and put it on.
 //!
-//! By tc the kernel must be told, too, what a frame carries now, and it has no function for that. It reads it
+//! By tc the kernel must know, too, what a frame carries now, and it has no function for that. It reads it
 //! from the frame where it takes a tag of a VLAN out: so tags are put in and taken out, and the header itself
 //! is taken off as two tags.
 use super::super::layout::*;
@@ -15,8 +15,7 @@ use artery_device::bpf::Test::*;
 const LENGTH: i32 = PPPOE_LENGTH as i32;
 /// Of that the bytes that the header's own length does not count.
 const UNCOUNTED: i32 = 6;
-/// A tag as it is in the frame where its type and what it stands before are two bytes each: a VLAN of number
-/// 1.
+/// A tag of VLAN 1 as it is in the frame, where its type and what it stands before are two bytes each.
 const VLAN: u16 = 0x8100;
 const TAG_BEFORE_TAG: [u8; 4] = [0, 1, 0x81, 0];
 
@@ -96,8 +95,8 @@ fn check_length(w: &mut ProgramWriter<'_>) {
     w.a.set(R2, R3);
 }
 
-/// `R5` = the type of the packet within, as it would be on the wire. What is of no such protocol is the
-/// kernel's.
+/// `R5` = the type of the packet within, as it would be on the wire. Other protocols are for the kernel
+/// alone, LCP among them.
 fn find_protocol(w: &mut ProgramWriter<'_>) {
     let is_known = w.a.label();
     w.a.load(Size::Half, R1, R9, UNCOUNTED as i16);
@@ -110,7 +109,7 @@ fn find_protocol(w: &mut ProgramWriter<'_>) {
 }
 
 /// Puts the header in front of a packet, with the record of the session in [`Slot::Record`].
-pub(super) fn put_header(w: &mut ProgramWriter<'_>) {
+pub(super) fn push_header(w: &mut ProgramWriter<'_>) {
     w.load_slot(R1, Slot::Context);
     match w.at {
         ProgramHook::Xdp => {
@@ -174,7 +173,7 @@ fn write_header(w: &mut ProgramWriter<'_>) {
 }
 
 /// By tc: takes the header off a frame whose packet is sent. What can't be done to the end is lost.
-pub(super) fn take_off(w: &mut ProgramWriter<'_>) {
+pub(super) fn remove_header(w: &mut ProgramWriter<'_>) {
     pop_own_tag(w);
     w.load_slot(R1, Slot::Context);
     load_frame(w, R1);

@@ -56,7 +56,7 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
     put_header(w, TunnelProtocol::Ipip);
     w.a.jump(is_done);
     w.a.place(pppoe);
-    pppoe::put_header(w);
+    pppoe::push_header(w);
     w.a.jump(is_done);
     w.a.place(gre);
     put_header(w, TunnelProtocol::Gre);

@@ -5,8 +5,8 @@ use crate::kernel::TunnelProtocol;
 use layout::{HOP_PORTS, HOP_TUNNEL, HOP_WORDS, MOST_TUNNELS};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Sessions by the ports that their frames arrive at, of which the last is a VLAN of the first, and the ports
-/// that they are.
+/// Sessions by the ports that their frames arrive at, and the ports that they are. The last one arrives at a
+/// VLAN of the first port.
 const SESSIONS: [(u32, u32); 4] = [(0, 5), (1, 6), (2, 7), (3, 8)];
 /// The link address of the other end, and the number that it has given to all of them.
 const PEER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 50]);

@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 /// The outer sources of tunnels, by their last byte.
 const SOURCE: [u8; 3] = [198, 51, 100];
 
-/// Tunnels 1 to 4: one of IPIP with all from the packet, one of GRE with all of its own, one of GRE, and a
-/// session of PPPoE.
+/// Tunnels 1 to 4: one of IPIP with all from the packet, one of GRE with all of its own, another of GRE, and
+/// one session of PPPoE.
 pub(super) fn write_tunnels(memory: &Memory) {
     let [a, b, c] = SOURCE;
     let header = |number: u8, protocol, ttl, tos| {
