@@ -64,8 +64,8 @@ pub enum PortTunnel {
     /// Of GRE or IPIP, over IPv4.
     OverIpv4,
     /// An interface of PPP. The kernel does not say what carries it: the operator may name the interface
-    /// whose only session of PPPoE it is, and says by that, too, that packets are neither filtered nor
-    /// compressed there.
+    /// whose only session of PPPoE it is, and says by that, too, that no filter and no compression is set
+    /// for packets of it.
     Ppp(Option<String>),
 }
 

@@ -112,8 +112,7 @@ fn state_of(router: &Running, address: &str) -> Result<String> {
     Ok(one["state"].as_str().unwrap().to_string())
 }
 
-/// A gateway of one family dies under load, is noticed although the configuration is read again and again,
-/// and comes back.
+/// A gateway dies under load and comes back, which is noticed although the file is read again and again.
 fn dies_and_comes_back(net: &Net, family: usize, comeback: Duration) -> Result<()> {
     let routes = [
         format!("{}/16={}", if family == 0 { "10.9.0.0" } else { "fd09::" }, GATEWAYS[family].join(",")),

@@ -88,8 +88,8 @@ impl Session {
         TunnelRoute { mtu: route.mtu.min(mtu), ..route }
     }
 
-    /// Leaves to the kernel what would leave or arrive by a tunnel where anything keeps it, or keeps its outer
-    /// packets or frames.
+    /// Leaves to the kernel what would leave or arrive by a tunnel where anything keeps it, or keeps
+    /// the frames that it would be in.
     pub(super) fn withhold_tunnels(&mut self, ports: &[Port], guards: &[Blocker]) {
         for port in ports.iter().filter(|port| port.is_tunnel()) {
             for family in [Family::V4, Family::V6] {
@@ -116,8 +116,7 @@ impl Session {
     }
 }
 
-/// Whether something is about all frames of the interface that carries a session, not only about packets of
-/// one family there.
+/// Whether something is about all frames of the interface that carries a session, not about a family.
 fn keeps_frames(guard: &Blocker, carrier: &Port, blocks: fn(&Blocker, &Port, Family) -> bool) -> bool {
     guard.port.is_some() && guard.family.is_none() && blocks(guard, carrier, Family::V4)
 }

@@ -300,7 +300,7 @@ pub(super) fn text(plan: &Plan) -> String {
     text
 }
 
-/// What each element of a service gets to know of a change that is planned: its name, and lines for the handler
+/// What each element of a service gets to know of a planned change: its name, and lines for the handler
 /// `plan` that it has.
 pub(super) fn plans(plan: &Plan) -> Vec<(String, String)> {
     let is_about_members =

@@ -47,8 +47,8 @@ enum TunnelPath {
 /// What is known of the session of an interface of PPP.
 ///
 /// The interface comes when its session has begun. So one that was there without the session, or with another
-/// one, may belong to something else that got the name, and its packets are the kernel's as long as that
-/// interface is there.
+/// one, may belong to something else that got the name, and its packets stay with the kernel for as long
+/// as that interface is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionState {
     New,
@@ -219,8 +219,8 @@ impl Accelerator {
         tunnel.is_some_and(|tunnel| matches!(tunnel.path, TunnelPath::Pppoe(SessionState::Lost)))
     }
 
-    /// Whether an interface is an adopted session of PPPoE, whose packets have passed only the rules for
-    /// forwarded packets.
+    /// Whether an interface is an adopted session of PPPoE, whose packets pass no other rules than those for
+    /// packets that are forwarded.
     pub(super) fn is_session(&self, link: u32) -> bool {
         let tunnel = self.tunnels.adopted.get(&link);
         tunnel.is_some_and(|tunnel| matches!(tunnel.path, TunnelPath::Pppoe(_)))

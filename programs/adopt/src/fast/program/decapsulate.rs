@@ -50,8 +50,8 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, [ipv4, ipv6]: [Label; 2]) {
 }
 
 /// Finds the bucket of the tunnel that a header is of, whose kind is in `R3`, by words that are at these
-/// places. Writes with `found` what is done with the bucket in `R5`, whose state is in `R1`, before another
-/// one is tried.
+/// places. Writes with `found` what is done with the bucket in `R5`, whose state is in `R1`; then comes
+/// the next one's turn.
 pub(super) fn find_tunnel(
     w: &mut ProgramWriter<'_>,
     keys: [(Register, i16); 2],
