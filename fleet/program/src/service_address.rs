@@ -31,10 +31,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_a_length_and_are_those_of_a_service() {
+    fn addresses_of_services_have_a_length() {
         for text in ["192.0.2.1/32", "192.0.2.1/24", "2001:db8::1/128"] {
             assert_eq!(ServiceAddress::parse(text).unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn addresses_that_a_service_cannot_have_are_refused() {
         for text in [
             "192.0.2.1",
             "192.0.2.1/33",

@@ -209,6 +209,11 @@ mod tests {
         let Outcome::Done { text, verdicts, charts } = done else { panic!() };
         assert_eq!((text.as_str(), verdicts), ("# One\n", vec![verdict]));
         assert_eq!(charts, ["veb2021-a.svg", "veb2021-b.svg"]);
+    }
+
+    #[test]
+    fn an_experiment_without_files_is_an_error_that_names_them() {
+        let folder = tempfile::tempdir().unwrap();
         let missing = read(folder.path(), "freebsd2009").unwrap_err().to_string();
         assert!(missing.starts_with("can't read ") && missing.contains("freebsd2009."), "{missing}");
     }

@@ -262,14 +262,7 @@ impl Groups {
 
     /// Expires members and routers; returns the queries that are due.
     pub(super) fn tick(&mut self, orders: &Orders, now: Duration) -> Vec<Query> {
-        let mut hurried = Vec::new();
-        if self.queries.drain_query_all() {
-            for (realm, routers) in self.realms.iter_mut().filter(|(_, routers)| routers.since.is_some()) {
-                routers.since = Some(now + ANSWERS);
-                hurried.push(*realm);
-            }
-            self.next_sweep = now;
-        }
+        let hurried = self.hurry_queries(now);
         if now >= self.next_sweep {
             self.next_sweep = now + SWEPT_EVERY;
             self.sweep_expired(orders, now);
@@ -281,6 +274,19 @@ impl Groups {
             other.is_none_or(|(other, _, until)| until <= now || own < other).then_some(own)
         };
         asks.due_queries(orders, &hurried, own, now)
+    }
+
+    /// Realms that are to be queried now, if all are: until then no group is forgotten there.
+    fn hurry_queries(&mut self, now: Duration) -> Vec<Realm> {
+        let mut hurried = Vec::new();
+        if self.queries.drain_query_all() {
+            for (realm, routers) in self.realms.iter_mut().filter(|(_, routers)| routers.since.is_some()) {
+                routers.since = Some(now + ANSWERS);
+                hurried.push(*realm);
+            }
+            self.next_sweep = now;
+        }
+        hurried
     }
 
     fn sweep_expired(&mut self, orders: &Orders, now: Duration) {

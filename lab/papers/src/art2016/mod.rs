@@ -79,16 +79,18 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let tables = [Table::as_run(), Table::full(feed)];
     count_tables(&tables, &feed6, &mut report)?;
     let pinned = Pinned::to(0);
-    for table in &tables {
-        progress(&format!("{}: asking the oracle", table.name));
-        let gate = Gate::new(&table.routes, plan.probes);
-        closed_loop(&plan, table, &gate, &mut report)?;
-        open_loop(&plan, table, &gate, &mut report)?;
-    }
+    tables.iter().try_for_each(|table| both_loops(&plan, table, &mut report))?;
     progress("heaps of 16 bits that come and go");
     report.heaps = heaps::measure(report.processors(), plan.heaps)?;
     drop(pinned);
     options.delivery.deliver(&report)
+}
+
+fn both_loops(plan: &Plan, table: &Table, report: &mut Report) -> anyhow::Result<()> {
+    progress(&format!("{}: asking the oracle", table.name));
+    let gate = Gate::new(&table.routes, plan.probes);
+    closed_loop(plan, table, &gate, report)?;
+    open_loop(plan, table, &gate, report)
 }
 
 /// Counts ART's tables with all routes, which have to be right before anything is timed.

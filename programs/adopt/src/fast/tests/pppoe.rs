@@ -14,23 +14,27 @@ const NUMBER: u16 = 0x1234;
 
 fn write_sessions(memory: &Memory, random: &mut Random, is_established: bool) {
     for (carrier, port) in SESSIONS {
-        let (ipv4, ipv6) = (port != 7 || random.one_in(2), port != 6);
-        let flags = Flags {
-            ipv4: ipv4 && !is_established,
-            ipv6: ipv6 && !is_established,
-            ipv4_established: ipv4 && is_established,
-            ipv6_established: ipv6 && is_established,
-            reverse_path: random.of(&[ReversePath::Off, ReversePath::Off, ReversePath::Loose]),
-            // That of the last one is another where there are several.
-            fib: u32::from(port == 7 && random.one_in(4)),
-            ..Flags::default()
-        };
+        let flags = flags_of(port, random, is_established);
         memory.set_port(port, &PortRecord { mac: mac(200 + port as u8), device: LOOPBACK, flags });
         let outer = OuterEnds::Pppoe { peer: PEER, session: NUMBER, carrier };
         let input = TunnelInput { outer, port };
         // They differ by the carrier alone, so that they lie in a row.
         let bucket = input.buckets().nth(carrier as usize).expect("there are four");
         memory.set_tunnel_input(bucket, &input);
+    }
+}
+
+fn flags_of(port: u32, random: &mut Random, is_established: bool) -> Flags {
+    let (ipv4, ipv6) = (port != 7 || random.one_in(2), port != 6);
+    Flags {
+        ipv4: ipv4 && !is_established,
+        ipv6: ipv6 && !is_established,
+        ipv4_established: ipv4 && is_established,
+        ipv6_established: ipv6 && is_established,
+        reverse_path: random.of(&[ReversePath::Off, ReversePath::Off, ReversePath::Loose]),
+        // That of the last one is another where there are several.
+        fib: u32::from(port == 7 && random.one_in(4)),
+        ..Flags::default()
     }
 }
 
@@ -182,7 +186,7 @@ fn established_connections_go_by_sessions_as_by_other_ports() {
             let mut frame = established::frame(&key, &mut random, port);
             let is_within = frame.len() > 34 && random.one_in(2);
             if is_within {
-                frame = in_session(&mut random, port, [frame[12], frame[13]], &frame[14..].to_vec());
+                frame = in_session(&mut random, port, [frame[12], frame[13]], &frame[14..]);
             }
             let decision = decide_frame(&tables, &reader.turn(), port, &frame);
             let is_into = |frame: &[u8]| frame[12..14] == [0x88, 0x64] || frame[16..18] == [0x88, 0x64];
