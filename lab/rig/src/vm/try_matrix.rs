@@ -10,12 +10,8 @@ use crate::machine::Machine as Host;
 use anyhow::Context as _;
 use clap::Args;
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 /// Which part of the matrix, and where the report goes.
 #[derive(Args)]
@@ -25,9 +21,6 @@ pub struct Options {
     /// Only what runs at every change, on 6.1 and 6.12
     #[arg(long)]
     slice: bool,
-    /// How many machines run at once; 1 if not given, with --slice 2, which only asks whether rows pass
-    #[arg(long, value_name = "N")]
-    at_once: Option<NonZeroUsize>,
     /// Show the names of the rows and run none
     #[arg(long)]
     list: bool,
@@ -48,29 +41,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let at_once = options.at_once.map_or(if options.slice { 2 } else { 1 }, NonZeroUsize::get);
-    run_side_by_side(&plans, at_once).finish(options)
-}
-
-/// Runs plans, some of them at a time: an emulated machine keeps little more than one processor busy.
-fn run_side_by_side(plans: &[Plan], at_once: usize) -> Tried {
-    let mut all = Tried::default();
-    // One after the other, as they share a folder.
-    plans.iter().for_each(|plan| _ = all.kernel(&plan.machine.kernel));
-    let (next, tried) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    let work = || {
-        while let Some((number, plan)) = plans.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut one = Tried { kernels: all.kernels.clone(), ..Tried::default() };
-            one.run(plan);
-            tried.lock().unwrap_or_else(PoisonError::into_inner).insert(number, one);
-        }
-    };
-    thread::scope(|scope| (0..at_once).for_each(|_| _ = scope.spawn(work)));
-    for (_, one) in tried.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        all.rows.extend(one.rows);
-        all.details += &one.details;
-    }
-    all
+    let mut tried = Tried::default();
+    plans.iter().for_each(|plan| tried.run(plan));
+    tried.finish(options)
 }
 
 /// How many machines are booted for the same rows, where the emulator is at fault.
