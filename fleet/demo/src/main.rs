@@ -7,17 +7,16 @@ mod balancers;
 mod clients;
 mod network;
 mod routing;
-mod servers;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use artery_rig::Rig;
+use artery_rig::{EchoServer, Rig};
 use clap::Parser;
 
 use balancers::{Balancers, Programs};
 use clients::{Clients, ShortConnections};
-use network::Network;
+use network::{Network, PORT};
 use routing::Routing;
 
 /// Shows three balancers whose members change, one of which dies and comes back, and another one leaves.
@@ -88,8 +87,8 @@ fn run(subject: &Subject, programs: &Programs, connections: usize) -> Result<Out
     println!("\n== {}", subject.name);
     let rig = Rig::new("fleet-demo")?;
     let network = Network::create(&rig)?;
-    let _servers = network.servers.iter().zip(1..).map(|(host, number)| servers::start(host, number));
-    let _servers = _servers.collect::<artery_rig::Result<Vec<_>>>()?;
+    let servers = network.servers.iter().zip(1..).map(|(host, number)| EchoServer::start(host, PORT, number));
+    let _servers = servers.collect::<artery_rig::Result<Vec<_>>>()?;
     let mut balancers = Balancers::start(&network, programs, subject.method, subject.is_mirrored)?;
     // Without artery-fleet this program changes the route, as no routing protocol could sooner.
     let routing = subject.is_mirrored.then(|| Routing::start(&network)).transpose()?;

@@ -11,6 +11,7 @@ mod candidates;
 mod capture;
 mod decide;
 mod decide_flow;
+mod decide_tunnel;
 mod error;
 mod fdb;
 mod flows;

@@ -1,6 +1,7 @@
 //! Adopted interfaces: the mirror, the accelerator and the blockers working together.
 mod bridges;
 mod claims;
+mod dead_path;
 mod error;
 mod established;
 mod explain;
@@ -21,7 +22,7 @@ use crate::bridges::BridgeFollower;
 use crate::connections::{ConnectionStatus, ConnectionTracker};
 use crate::delivery::{self, DeliveryWatch};
 use crate::drivers::{DriverSurvey, MOST_MTU_OF_A_BUFFER};
-use crate::fast::{self, Accelerator, Mode, PortCounters, Withheld};
+use crate::fast::{Accelerator, Mode, PortCounters, Withheld};
 use crate::graph::{Graph, SinkPair};
 use crate::heartbeat::Heartbeat;
 use crate::keeper::NeighborRefresher;
@@ -443,7 +444,7 @@ impl Session {
         guards.sort();
         let drivers = self.survey_drivers();
         let deaf = &drivers.without_redirect;
-        self.is_all_kept = self.is_by_xdp() && blocks_all(&guards, &ports, deaf);
+        self.is_all_kept = self.is_by_xdp() && dead_path::blocks_all(&guards, &ports, deaf);
         self.accelerator.set_multi_buffer(drivers.multi_buffer.clone());
         // Families are never forwarded as a whole while rules are passed.
         for (family, consent) in [Family::V4, Family::V6].into_iter().zip(consent) {
@@ -477,51 +478,6 @@ impl Session {
         let is_news = has_gone || guards != self.blockers || drivers != self.drivers;
         (self.blockers, self.drivers) = (guards, drivers);
         is_news
-    }
-
-    /// Has all interfaces take another path if nothing is forwarded by this one.
-    fn leave_dead_path(&mut self, now: Instant) -> Option<(DeadPath, Result<(), fast::Error>)> {
-        if !self.is_by_xdp() {
-            return None;
-        }
-        let (untaken, why) = self.find_dead_path(now)?;
-        self.report_progress();
-        let changed = self.accelerator.change_mode(Mode::Tc);
-        self.report_progress();
-        match changed {
-            Ok(()) => {
-                self.mode = Mode::Tc;
-                let with_programs = self.ports.iter_mut().filter(|port| port.own.is_some());
-                with_programs.for_each(|port| port.own = Some(OwnHook::Tc));
-                self.undelivered.clear();
-            }
-            Err(_) => {
-                self.undelivered.extend(untaken);
-                self.can_leave_xdp = false;
-            }
-        }
-        self.update_blockers();
-        Some((why, changed))
-    }
-
-    /// The interfaces whose drivers take nothing, and why nothing is forwarded.
-    fn find_dead_path(&mut self, now: Instant) -> Option<(Vec<u32>, DeadPath)> {
-        let untaken = self.deliveries.ports_that_take_nothing(now, self.accelerator.deliveries());
-        let is_new = |port: &&Port| untaken.contains(&port.index) && !self.undelivered.contains(&port.index);
-        if let Some(port) = self.ports.iter().find(is_new) {
-            let why = DeadPath::TakesNothing(port.name.clone());
-            return Some((untaken, why));
-        }
-        let withheld = (self.is_all_kept && self.can_leave_xdp).then(|| self.accelerator.withheld_frames());
-        let before = std::mem::replace(&mut self.withheld, withheld);
-        let has_arrived = before.is_some() && withheld.is_some() && before != withheld;
-        has_arrived.then_some((Vec::new(), DeadPath::AllKept))
-    }
-
-    fn find_broken_pair(&self) -> Option<(String, String)> {
-        let (from, to) = self.accelerator.find_broken_pair(&self.drivers.without_redirect)?;
-        let name = |index| Some(self.ports.iter().find(|port| port.index == index)?.name.clone());
-        Some((name(from)?, name(to)?))
     }
 
     /// Reports progress within a turn: what is done at once may take long on a slow machine.
@@ -578,24 +534,4 @@ impl Session {
         self.accelerator.set_reverse_paths(self.driver.mirror().reverse_paths());
         Ok(self.accelerator.complete_updates()?)
     }
-}
-
-/// Whether blockers of XDP, but not of tc, leave no two ports between which frames are forwarded.
-fn blocks_all(guards: &[Blocker], ports: &[Port], deaf: &BTreeSet<u32>) -> bool {
-    let is_of_xdp =
-        |guard: &&Blocker| guard.kind == blockers::BlockerKind::Offload || guard.is_met_by_tc(ports);
-    let of_xdp: Vec<&Blocker> = guards.iter().filter(is_of_xdp).collect();
-    let arrives = |port: &Port, family| !of_xdp.iter().any(|guard| guard.blocks_from(port, family));
-    let leaves = |port: &Port, family| {
-        let is_deaf = deaf.contains(&port.vlan_on.unwrap_or(port.index));
-        !is_deaf && !of_xdp.iter().any(|guard| guard.blocks_to(port, family))
-    };
-    let mut ports = blockers::routed_ports(ports);
-    ports.retain(|port| !port.is_tunnel());
-    let ports = &ports;
-    let forwards = |family| {
-        let mut pairs = ports.iter().flat_map(|from| ports.iter().map(move |to| (from, to)));
-        pairs.any(|(from, to)| from.index != to.index && arrives(from, family) && leaves(to, family))
-    };
-    ports.len() > 1 && !forwards(Family::V4) && !forwards(Family::V6)
 }

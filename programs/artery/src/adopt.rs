@@ -6,6 +6,7 @@ mod facts;
 mod graph;
 mod kept;
 mod live;
+mod news;
 mod report;
 mod rights;
 mod routes;

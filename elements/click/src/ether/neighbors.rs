@@ -114,12 +114,11 @@ impl ArpTable {
     /// An empty table, and its view for readers.
     pub(crate) fn new(limits: ArpLimits, domain: &Arc<Domain>) -> (ArpTable, Arc<SharedView>) {
         let (writer, index) = IndexWriter::new(domain);
-        let generation = AtomicU64::new(1);
         let shown = Arc::new(SharedView {
             index,
-            generation,
-            pending: Default::default(),
-            drops: Default::default(),
+            generation: AtomicU64::new(1),
+            pending: AtomicUsize::new(0),
+            drops: AtomicU64::new(0),
         });
         let table = ArpTable {
             limits,

@@ -235,7 +235,7 @@ impl FromIpSummaryDump {
             }
             _ => {}
         }
-        vec![]
+        Vec::new()
     }
 
     fn report_line(&self, what: &str, cx: &mut Context<'_>) {

@@ -212,10 +212,10 @@ impl Red {
             stability: args.read("STABILITY")?,
             gentle: args.read("GENTLE")?,
         };
-        let rule = rule.check_parameters().map_err(ArgError::wrong)?;
         let queues = args.read::<Option<String>>("QUEUES")?.unwrap_or_default();
         let queues = nearby_queues::find_named(&text::split_words(&queues), args)
             .map_err(|why| ArgError::wrong_at(queues, why))?;
+        let rule = rule.check_parameters().map_err(ArgError::wrong)?;
         Ok(Red {
             rule,
             state: RedState::default(),

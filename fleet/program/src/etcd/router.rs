@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// For how long the router holds members down that most machines find down, and how often.
 const HOLD: Duration = Duration::from_secs(4);
-const TELL: Duration = Duration::from_secs(1);
+const RENEW: Duration = Duration::from_secs(1);
 /// How long the router may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -147,16 +147,16 @@ impl RouterConfiguration {
         Ok(())
     }
 
-    /// Tells the router which members are down for the whole fleet. While etcd is gone, that ends,
+    /// Has the router hold members down that are so for the whole fleet. While etcd is gone, that ends,
     /// and then none are: the router goes by its own checks, and compares flows with the table of machines
     /// that reach all members.
     fn hold_down(&mut self, held: Option<&BTreeSet<String>>) -> Result<()> {
-        let told = self.held.as_ref();
-        let is_due = |told: &(BTreeSet<String>, Instant)| match held {
-            Some(held) => told.0 != *held || told.1.elapsed() >= TELL,
-            None => told.1.elapsed() >= if told.0.is_empty() { TELL } else { HOLD },
+        let last = self.held.as_ref();
+        let is_due = |last: &(BTreeSet<String>, Instant)| match held {
+            Some(held) => last.0 != *held || last.1.elapsed() >= RENEW,
+            None => last.1.elapsed() >= if last.0.is_empty() { RENEW } else { HOLD },
         };
-        if !told.is_none_or(is_due) {
+        if !last.is_none_or(is_due) {
             return Ok(());
         }
         let held = held.cloned().unwrap_or_default();

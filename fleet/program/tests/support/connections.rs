@@ -2,13 +2,13 @@
 //! (ECMP).
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use artery_rig::{Host, Result, Rig, Switch};
+use artery_rig::{EchoServer, Host, Result, Rig, Switch};
 
 const SERVICE: &str = "192.0.2.1";
 const PORT: u16 = 80;
@@ -17,11 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The pause between two looks at connections.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A server, which says its number to each client and then sends back what comes.
+/// A server on a host of its own.
 pub struct Server {
     pub host: Host,
-    has_ended: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    program: Option<EchoServer>,
 }
 
 /// The address of a server, by its number.
@@ -37,60 +36,25 @@ impl Server {
         // Machines alone may know that it has the service's address.
         host.sysctl("net.ipv4.conf.all.arp_ignore", "1")?.sysctl("net.ipv4.conf.all.arp_announce", "2")?;
         host.offloads("eth0", false)?;
-        let mut server = Server { host, has_ended: Arc::default(), thread: None };
+        let mut server = Server { host, program: None };
         server.listen(number)?;
         Ok(server)
     }
 
     pub fn listen(&mut self, number: u8) -> Result<()> {
-        let listener = self.host.enter(|| TcpListener::bind(("0.0.0.0", PORT)).unwrap())?;
-        self.has_ended = Arc::default();
-        let ends = self.has_ended.clone();
-        self.thread = Some(std::thread::spawn(move || serve(&listener, number, &ends)));
+        self.program = Some(EchoServer::start(&self.host, PORT, number)?);
         Ok(())
     }
 
     /// Ends the program; the host's kernel refuses connections from then on.
     pub fn end(&mut self) {
-        self.has_ended.store(true, Relaxed);
-        // A server that panicked has said so.
-        let _ = self.thread.take().map(JoinHandle::join);
+        self.program = None;
     }
 
     /// Has a machine's health checks get no answer from it, or ends that. Connections of clients go on.
     pub fn ignore_checks_of(&self, machine: usize, ignores: bool) -> Result<()> {
         let verb = if ignores { "add" } else { "del" };
         self.host.run(["ip", "route", verb, "blackhole", &format!("10.78.0.{machine}/32")]).map(drop)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-fn serve(listener: &TcpListener, number: u8, has_ended: &AtomicBool) {
-    listener.set_nonblocking(true).unwrap();
-    let mut clients: Vec<TcpStream> = Vec::new();
-    while !has_ended.load(Relaxed) {
-        while let Ok((mut client, _)) = listener.accept() {
-            if client.write_all(&[number]).and_then(|()| client.set_nonblocking(true)).is_ok() {
-                clients.push(client);
-            }
-        }
-        clients.retain_mut(send_back);
-        std::thread::sleep(PAUSE);
-    }
-}
-
-/// Whether the connection goes on.
-fn send_back(client: &mut TcpStream) -> bool {
-    let mut buffer = [0; 512];
-    match client.read(&mut buffer) {
-        Ok(0) => false,
-        Ok(length) => client.write_all(&buffer[..length]).is_ok(),
-        Err(error) => error.kind() == ErrorKind::WouldBlock,
     }
 }
 

@@ -245,6 +245,22 @@ fn routes_and_neighbors_that_were_added_by_hand_stay_unless_the_file_has_them() 
 }
 
 #[test]
+fn a_restart_loses_what_was_added_by_hand() {
+    on_the_net("config-restart", |net| {
+        let files = Files::new();
+        let file = files.write("r.toml", &format!("{PORT_LINES}route = [\"10.8.0.0/16={}\"]\n", FAR[0]));
+        let router = start_from(net, &file)?;
+        router.say(&["route", "add", "10.9.0.0/16", "via", FAR[0]])?;
+        assert!(router.say(&["show", "routes", "-4"])?.contains("10.9.0.0/16"));
+        end(router.process)?;
+        let router = start_from(net, &file)?;
+        let routes = router.say(&["show", "routes", "-4"])?;
+        assert!(routes.contains("10.8.0.0/16") && !routes.contains("10.9.0.0/16"), "{routes}");
+        end(router.process).map(drop)
+    });
+}
+
+#[test]
 fn routes_and_neighbors_by_hand_that_a_change_removed_are_back_when_it_is_undone() {
     on_the_net("config-undone-by-hand", |net| {
         let router = Running::start(net, &[])?;

@@ -1,9 +1,9 @@
 //! What becomes of a frame: the one decision, in plain code.
 use super::decide_flow::{FlowHeaders, FlowMatch, NewTuple, match_flow};
+use super::decide_tunnel::*;
 use super::fdb::NEVER_AGES;
 use super::layout::*;
 use super::memory::Memory;
-use crate::kernel::TunnelProtocol;
 use artery_lpm::{Fib4FastReader, Fib6Reader, NO_GROUP};
 use artery_rcu::Turn;
 use artery_wire::checksum;
@@ -60,7 +60,6 @@ pub enum ForwardDecision {
 
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
-const IPV4: usize = 20;
 const IPV6: usize = 40;
 
 /// A frame as its link header says, or the packet within one that arrived by a tunnel.
@@ -369,16 +368,6 @@ fn lookup_in_session(
     }
 }
 
-/// The number of the tunnel's port that a bucket has by its state, and that port's flags.
-fn read_tunnel_port(memory: &Memory, state: u32) -> (u32, u32) {
-    let port = state >> TUNNEL_PORT;
-    (port, memory.ports[port as usize * PORT_WORDS + PORT_FLAGS].load(Acquire))
-}
-
-fn is_same_fib(flags: u32, others: u32) -> bool {
-    (flags ^ others) >> Flags::FIB & (MOST_FIBS - 1) == 0
-}
-
 /// The packet within one for this machine that arrived by an adopted tunnel, and its type; none where the
 /// outer header is of no tunnel. What of it the kernel must take off goes there.
 fn enter_tunnel(
@@ -421,27 +410,6 @@ fn enter_tunnel(
     Ok(Some((ReceivedFrame { port, flags, network, within, ..*received }, ether_type)))
 }
 
-/// The state of the bucket of a tunnel over IPv4 by which a packet arrived.
-fn find_tunnel(memory: &Memory, packet: &[u8]) -> Option<u32> {
-    // An empty bucket has protocol 0, which is that of packets, too.
-    let is_of_tunnel = [TunnelProtocol::Gre, TunnelProtocol::Ipip].map(protocol_number).contains(&packet[9]);
-    let ends = [12, 16].map(|at| read_native(packet, at));
-    find_bucket(memory, packet[9], ends, None).filter(|_| is_of_tunnel)
-}
-
-/// The state of the bucket of a tunnel of this kind, by what its headers have; of a session also by the port
-/// that its frames arrive at.
-fn find_bucket(memory: &Memory, kind: u8, keys: [u32; 2], carrier: Option<u32>) -> Option<u32> {
-    let of_bucket = |bucket: usize| {
-        let words = &memory.tunnel_inputs[bucket * TUNNEL_BUCKET_WORDS..];
-        let state = Some(words[TUNNEL_STATE].load(Acquire)).filter(|state| *state & 0xff == u32::from(kind));
-        let is_it = keys == [0, 1].map(|word: usize| words[word].load(Acquire))
-            && carrier.is_none_or(|carrier| carrier == words[TUNNEL_CARRIER].load(Acquire));
-        state.filter(|_| is_it)
-    };
-    tunnel_buckets(keys[0], keys[1]).find_map(of_bucket)
-}
-
 /// The flags of a port of which one lets packets of a family be forwarded, if they pass further checks.
 fn wanted_flags(memory: &Memory, all: u32, established: u32) -> u32 {
     if memory.looks_up_flows { all | established } else { all }
@@ -466,11 +434,6 @@ fn check_size(received: &ReceivedFrame, frame: &[u8], length: usize) -> Result<P
         return Err(Reason::MultiBuffer);
     }
     Ok(PacketSize { length, is_multi_buffer })
-}
-
-/// Four bytes as this machine reads them: what chooses among hops needs no order of the network's.
-fn read_native(packet: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
 }
 
 /// An address as a number.
@@ -530,59 +493,6 @@ fn hop(memory: &Memory, packet: &PacketKey, from: u32) -> Result<[u32; HOP_WORDS
         true if packet.flow.is_some() && !is_session => Err(Reason::Policy),
         _ => Ok(hop),
     }
-}
-
-/// Whether a record is the header of a session of PPPoE.
-fn is_of_session(words: [u32; TUNNEL_WORDS]) -> bool {
-    words[TUNNEL_OPTIONS].to_ne_bytes()[0] == PPPOE
-}
-
-/// Most bytes of a tunnel's header.
-const LONGEST_HEADER: usize = header_length(TunnelProtocol::Gre);
-
-/// The number of the tunnel that a hop leads into; 0 for none.
-fn tunnel_number(hop: &[u32; HOP_WORDS]) -> usize {
-    (hop[HOP_PORTS] >> HOP_TUNNEL) as usize % MOST_TUNNELS
-}
-
-/// The words of the tunnel that a hop leads into.
-fn read_tunnel(memory: &Memory, hop: &[u32; HOP_WORDS]) -> Option<[u32; TUNNEL_WORDS]> {
-    let number = tunnel_number(hop);
-    let words = &memory.tunnels[number * TUNNEL_WORDS..];
-    (number != 0).then(|| std::array::from_fn(|n| words[n].load(Acquire)))
-}
-
-/// A packet behind the header of a tunnel. Its identification is any number; here it is 0.
-fn encapsulate(words: [u32; TUNNEL_WORDS], ether_type: u16, packet: &[u8]) -> Vec<u8> {
-    let [protocol, ttl, tos, _] = words[TUNNEL_OPTIONS].to_ne_bytes();
-    let (packet_tos, packet_ttl) = match ether_type {
-        0x0800 => (packet[1], packet[8]),
-        _ => (packet[0] << 4 | packet[1] >> 4, packet[7]),
-    };
-    let gre = match protocol == protocol_number(TunnelProtocol::Gre) {
-        true => [[0, 0], ether_type.to_be_bytes()].concat(),
-        false => Vec::new(),
-    };
-    let tos = if tos & INHERITED_TOS == 0 { tos } else { packet_tos };
-    let ecn = if packet_tos & 3 == 3 { 2 } else { packet_tos & 3 };
-    let length = (IPV4 + gre.len() + packet.len()) as u16;
-    let mut header = vec![0x45, tos & 0xfc | ecn];
-    header.extend(length.to_be_bytes());
-    header.extend([0, 0, 0x40, 0, if ttl == 0 { packet_ttl } else { ttl }, protocol, 0, 0]);
-    header.extend(words[..TUNNEL_OPTIONS].iter().flat_map(|word| word.to_ne_bytes()));
-    let sum = !checksum::sum(&header);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    [&header, &gre[..], packet].concat()
-}
-
-/// A packet behind the header of a session of PPPoE.
-fn enter_session(words: [u32; TUNNEL_WORDS], ether_type: u16, packet: &[u8]) -> Vec<u8> {
-    let protocol = PPP_PROTOCOLS.iter().find(|(_, of_link)| *of_link == ether_type);
-    let protocol = protocol.expect("a packet of IPv4 or IPv6 is sent").0;
-    let length = (2 + packet.len()) as u16;
-    let [first, second, ..] = words[0].to_ne_bytes();
-    let header = [PPPOE_DATA.to_be_bytes(), [first, second], length.to_be_bytes(), protocol.to_be_bytes()];
-    [header.as_flattened(), packet].concat()
 }
 
 /// The frame as it leaves.

@@ -5,6 +5,7 @@ use super::explain::explain;
 use super::facts::Facts;
 use super::graph::Engine;
 use super::kept::ExcludedPrefixes;
+use super::news::{say_connection_lag, say_lag, say_path, say_shortage, say_unfollowed};
 use super::rights;
 use super::samples::SampleExport;
 use super::status::Status;
@@ -22,9 +23,7 @@ use artery_adopt::blockers::{Blocker, Bridging, Port};
 use artery_adopt::fast::{self, Reason};
 use artery_adopt::graph::Graph;
 use artery_adopt::mirror;
-use artery_adopt::{
-    ConnectionKeeper, DeadPath, Established, EstablishedOptions, Session, SessionNews, Shortage,
-};
+use artery_adopt::{ConnectionKeeper, Established, EstablishedOptions, Session};
 use artery_device::{Interface, PortClaim};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -293,83 +292,6 @@ fn say_ports(session: &Session, facts: &[Facts], carried: &[Facts], choice: &Cho
     notes.iter().for_each(|note| voice.log_event("note", note, &[]));
 }
 
-/// Says which ports have come back, and that all have left XDP.
-fn say_path(news: &SessionNews, verbose: bool, voice: Output) {
-    for (name, adopted) in &news.returned {
-        let said = match adopted {
-            Ok(()) => format!("{name}: the interface has come back, and is adopted again"),
-            Err(error) => {
-                let why = refusal(error, verbose);
-                format!("{name}: the interface has come back, and its traffic stays with the kernel: {why}")
-            }
-        };
-        voice.log_event("returned", &said, &[("port", name)]);
-    }
-    if let Some((why, changed)) = &news.left_xdp {
-        let (port, why) = match why {
-            DeadPath::TakesNothing(name) => {
-                (name.as_str(), format!("{name}: its driver takes no frame that XDP redirects to it"))
-            }
-            DeadPath::AllKept => ("", "nothing can be forwarded by XDP between these ports".to_owned()),
-        };
-        let said = match changed {
-            Ok(()) => format!("{why}; so all ports go {}", Wanted::Tc.in_words()),
-            Err(error) => {
-                let refused = refusal(error, verbose);
-                format!("{why}, nor can they go {}: {refused}", Wanted::Tc.in_words())
-            }
-        };
-        voice.log_event("path", &said, &[("port", port)]);
-    }
-}
-
-/// Says why rules keep established connections, too.
-fn say_unfollowed(why: &str, voice: Output) {
-    voice.log_event("unfollowed", &format!("no connections are forwarded past rules: {why}"), &[]);
-}
-
-/// Says that changes of the kernel wait for more than a second until they are read, or no longer.
-fn say_lag(news: &SessionNews, voice: Output) {
-    match news.lags {
-        Some(true) => voice.log_event(
-            "behind",
-            "more than a second behind the kernel's changes: routes that are gone are followed until those \
-             are read",
-            &[],
-        ),
-        Some(false) => voice.log_event("caught-up", "caught up with the kernel's changes", &[]),
-        None => {}
-    }
-}
-
-/// Says that connections are left to the kernel since their ends are read too late, or no longer.
-fn say_connection_lag(news: &SessionNews, voice: Output) {
-    match news.late_connections {
-        Some(true) => voice.log_event(
-            "connections-behind",
-            "more than a second behind the ends of connections: all connections stay with the kernel until \
-             those are read",
-            &[],
-        ),
-        Some(false) => {
-            voice.log_event("connections-caught-up", "caught up with the ends of connections", &[])
-        }
-        None => {}
-    }
-}
-
-/// Says that memory or descriptors are lacking, or no longer.
-fn say_shortage(news: &SessionNews, voice: Output) {
-    match &news.shortage {
-        Some(Shortage::Of(error)) => {
-            let then = "this is tried again; the kernel forwards what can't be forwarded past it meanwhile";
-            voice.log_event("shortage", &format!("{error}; {then}"), &[]);
-        }
-        Some(Shortage::Over) => voice.log_event("shortage-over", "memory and descriptors suffice again", &[]),
-        None => {}
-    }
-}
-
 /// What signals have requested.
 #[derive(Default)]
 struct Signals {
@@ -527,9 +449,9 @@ impl Said {
         if !is_as_before || self.blockers.as_deref() != Some(session.blockers()) {
             let is_all = without_redirect.is_empty();
             let mirror = session.driver().mirror();
-            let was_told =
+            let names_others =
                 mirror.exclusion_reasons().next().is_some() || mirror.excluded_prefixes().next().is_some();
-            say_guards(session.blockers(), is_all, was_told, voice);
+            say_guards(session.blockers(), is_all, names_others, voice);
         }
         *self = Said {
             blockers: Some(session.blockers().to_vec()),
@@ -546,10 +468,10 @@ fn new<'p>(ports: &'p [Port], others: &[Port]) -> impl Iterator<Item = &'p Port>
 }
 
 /// Says what keeps traffic, beside rules and prefixes if some of those were named.
-fn say_guards(guards: &[Blocker], is_all: bool, was_told: bool, voice: Output) {
+fn say_guards(guards: &[Blocker], is_all: bool, names_others: bool, voice: Output) {
     match guards {
         [] if is_all => {
-            let what = if was_told { "nothing else" } else { "nothing" };
+            let what = if names_others { "nothing else" } else { "nothing" };
             let said = format!("{what} keeps traffic between these ports in the kernel");
             voice.log_event("unguarded", &said, &[]);
         }

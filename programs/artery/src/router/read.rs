@@ -12,20 +12,10 @@ type Read<T> = Result<T, String>;
 
 /// The plan, as far as it makes sense; what does not is added to `mistakes`.
 pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan {
-    let mut plan = Plan {
-        ports: all(&options.port, port, mistakes),
-        routes: all(&options.route, route, mistakes),
-        tables: all(&options.table, table, mistakes),
-        fpm: options.fpm.map(|listen| Fpm { listen, hold: options.fpm_hold }),
-        neighbors: all(&options.neighbor, neighbor, mistakes),
-        bfd: all(&options.bfd, bfd::read, mistakes),
-        services: all(&options.service, service::read, mistakes),
-        sharing: service::sharing(options, mistakes),
-        filter: pf::read_filter(options, mistakes),
-        host: all(options.host_name().as_slice(), host, mistakes).pop(),
-        has_host_routes: !options.no_host_routes,
-        rules: None,
-    };
+    let mut plan = read_values(options, mistakes);
+    plan.sharing = service::sharing(options, mistakes);
+    plan.filter = pf::read_filter(options, mistakes);
+    plan.host = all(options.host_name().as_slice(), host, mistakes).pop();
     name_host_interfaces(options, &mut plan.ports, mistakes);
     service::set_checks(options, &mut plan.services, mistakes);
     service::name_elements(&mut plan.services, &Vec::new());
@@ -34,15 +24,25 @@ pub(super) fn plan(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan 
     plan
 }
 
+/// What single values say, each by itself.
+fn read_values(options: &RouterOptions, mistakes: &mut Vec<String>) -> Plan {
+    Plan {
+        ports: all(&options.port, port, mistakes),
+        routes: all(&options.route, route, mistakes),
+        tables: all(&options.table, table, mistakes),
+        fpm: options.fpm.map(|listen| Fpm { listen, hold: options.fpm_hold }),
+        neighbors: all(&options.neighbor, neighbor, mistakes),
+        bfd: all(&options.bfd, bfd::read, mistakes),
+        services: all(&options.service, service::read, mistakes),
+        has_host_routes: !options.no_host_routes,
+        ..Plan::default()
+    }
+}
+
 /// Mistakes in single values, whatever else is wrong.
 pub(super) fn wrong_values(options: &RouterOptions) -> Vec<String> {
     let mut mistakes = Vec::new();
-    all(&options.port, port, &mut mistakes);
-    all(&options.route, route, &mut mistakes);
-    all(&options.table, table, &mut mistakes);
-    all(&options.neighbor, neighbor, &mut mistakes);
-    all(&options.bfd, bfd::read, &mut mistakes);
-    all(&options.service, service::read, &mut mistakes);
+    read_values(options, &mut mistakes);
     mistakes
 }
 
