@@ -31,7 +31,8 @@ fn a_joiner_is_announced_once_it_has_all_and_withdrawn_while_its_router_is_dead_
         let exceptions = first.router.exceptions();
         assert!(!exceptions.is_empty());
         // The other peer is not there: it is waited for.
-        assert_eq!(first.fleet.announcement(), "waiting", "{}", first.fleet.status_text());
+        let state = wait_for("status", || first.fleet.announcement(), |state| !state.is_empty());
+        assert_eq!(state, "waiting", "{}", first.fleet.status_text());
         let mut second = lab.machine(2, BY_ADDRESS)?;
         time_until("the announcement of m2", || is_announced(&second.host))?;
         assert_eq!(second.router.flows(), exceptions);
