@@ -1,7 +1,7 @@
 # What people type. `make demo` and `make test` do all set-up themselves; see README.md.
 PREFIX ?= /usr/local
 DESTDIR ?=
-.PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup fmt lint \
+.PHONY: install install-files demo test test-long vm vm-slice test-packages test-arm bench bench-tables bench-dpdk build build-dist setup setup-test fmt lint \
     loom publish-check miri sanitize fuzz soak examples pages deny help deb rpm image package-files newer-deb test-boot cargo-deb \
     cargo-generate-rpm fleet fleet-demo
 
@@ -15,6 +15,9 @@ help: ## Lists the targets.
 
 setup: ## Installs the tools that demo and test use, where they are missing and we may.
 	@scripts/setup
+
+setup-test:
+	@scripts/setup test
 
 build: ## Builds the program and its benchmarks, optimised.
 	$(CARGO) build --release --locked -p artery -p artery-lab
@@ -90,7 +93,8 @@ demo: setup ## Shows a router at work: on a pcap file, and as root between two h
 
 # Tests in network namespaces wait most of their time, so one more than there are processors run at once. With two more, pings get lost in some.
 test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
-test: setup lint ## Runs every check that a change must pass.
+test: export PATH := $(PATH):$(CURDIR)/target/tools/bin
+test: setup-test lint ## Runs every check that a change must pass.
 	$(CARGO) test --workspace --locked
 	@mkdir -p target && scripts/demo target/debug/artery > target/demo.log || { cat target/demo.log; exit 1; }
 	$(MAKE) --no-print-directory loom deny

@@ -23,8 +23,8 @@ unless the file has their prefix. What a router looks at when it starts stays as
 awake, affinity, socket, metrics, read-group, control-timeout, log, allow-replace, sandbox, allow-path, stats,
 json.
 
-SIGHUP has the router read again the file that was applied last. A restart takes the file or the options that
-it is started by.";
+SIGHUP has the router read again the file that was applied last, where its sandbox lets it (--allow-path). A
+restart takes the file or the options that it is started by.";
 pub(crate) const CONFIRM_EXAMPLES: &str = "Example:
   artery apply /etc/artery/lan.toml --confirm 60s && ping -c 3 192.0.2.1 && artery confirm";
 pub(crate) const DIFF_EXAMPLES: &str = "Example:

@@ -108,6 +108,8 @@ struct Follower {
     seen: Option<(usize, u64)>,
     version: Option<(usize, u64, u64)>,
     said: Option<String>,
+    /// What the host refused the last time, as a line for the log.
+    refusal: Option<String>,
     had_defaults_only: bool,
 }
 
@@ -128,9 +130,20 @@ struct Host {
 impl Follower {
     fn new(shared: Arc<Shared>) -> io::Result<Follower> {
         let news = [InterfaceMonitor::of_links()?, InterfaceMonitor::of_addresses()?];
-        let (hosts, devices, seen, version, said) = Default::default();
+        let (hosts, devices, seen, version, said, refusal) = Default::default();
         let (is_complete, had_defaults_only) = (false, false);
-        Ok(Follower { shared, news, hosts, devices, is_complete, seen, version, said, had_defaults_only })
+        Ok(Follower {
+            shared,
+            news,
+            hosts,
+            devices,
+            is_complete,
+            seen,
+            version,
+            said,
+            refusal,
+            had_defaults_only,
+        })
     }
 
     fn run_follower(mut self) {
@@ -240,8 +253,16 @@ impl Follower {
             refused: self.hosts.iter().map(|host| host.refused.len()).sum(),
             has_defaults_only: wanted.has_defaults_only,
         };
-        if let Some((device, (address, len), error)) = refused {
-            self.say_once(format!("the host does not take the route {address}/{len} by {device}: {error}"));
+        let refusal = refused.map(|(device, (address, len), error)| {
+            format!("the host does not take the route {address}/{len} by {device}: {error}")
+        });
+        if refusal == self.refusal {
+            refusal.into_iter().for_each(|line| self.say_once(line));
+        } else {
+            // Routes of an interface that is just being removed are in the way for a moment only, so this is
+            // tried once more before it is said.
+            self.is_complete &= refusal.is_none();
+            self.refusal = refusal;
         }
         if wanted.has_defaults_only != self.had_defaults_only {
             self.had_defaults_only = wanted.has_defaults_only;

@@ -123,7 +123,7 @@ fn routes_services_rules_and_ports_change_under_way_without_loss() {
         for text in &texts {
             let file = files.write("r.toml", &format!("{text}{allowed}"));
             during_traffic(net, || {
-                let said = router.say(&["apply", &file])?;
+                let said = router.apply(&[&file])?;
                 assert!(said.contains("r.toml: applied, "), "{said}");
                 assert_eq!(router.say(&["diff", &file])?, "", "{text}");
                 Ok(())
@@ -185,7 +185,7 @@ fn what_is_not_confirmed_is_undone() {
         let has_route =
             || Ok::<_, artery_rig::RigError>(router.say(&["show", "routes"])?.contains("10.9.0.0/16"));
         under_traffic((&net.a, &net.b, FAR[0]), 6000, |n| {
-            let said = router.say(&["apply", &file, "--confirm", "1s"])?;
+            let said = router.apply(&[&file, "--confirm", "1s"])?;
             assert!(said.contains("undone in 1 s, unless 'artery confirm' is run"), "{said}");
             if n == 0 {
                 assert!(has_route()?);
@@ -197,7 +197,7 @@ fn what_is_not_confirmed_is_undone() {
             assert_eq!(router.say(&["show", "config"])?, before);
             Ok(())
         })?;
-        router.say(&["apply", &file, "--confirm", "2s"])?;
+        router.apply(&[&file, "--confirm", "2s"])?;
         assert_eq!(router.say(&["confirm"])?, "confirmed\n");
         std::thread::sleep(std::time::Duration::from_secs(3));
         assert!(has_route()?, "{}", router.process.stderr_so_far());
@@ -226,7 +226,7 @@ fn routes_and_neighbors_that_were_added_by_hand_stay_unless_the_file_has_them() 
         let more = "route = [\"10.8.0.0/16=blackhole\"]\nneighbor = [\"eth1=10.0.2.8=2:0:0:0:0:88\"]\n";
         // At the second change, what stayed is still known as set by hand.
         for also in ["no-host = true\n", ""] {
-            router.say(&["apply", &files.write("r.toml", &format!("{PORT_LINES}{more}{also}"))])?;
+            router.apply(&[&files.write("r.toml", &format!("{PORT_LINES}{more}{also}"))])?;
         }
         let neighbors = router.say(&["show", "neighbors", "--dev", "eth1"])?;
         let of = |address: &str| neighbors.lines().find(|line| line.starts_with(address)).unwrap_or_default();
@@ -271,7 +271,7 @@ fn routes_and_neighbors_by_hand_that_a_change_removed_are_back_when_it_is_undone
         router.say(&["neighbor", "add", "10.0.2.9", "lladdr", "2:0:0:0:0:9"])?;
         let before = router.say(&["show", "routes"])?;
         let text = "port = [\"eth0=10.0.1.1/24,fd00:1::1/64\"]\nroute = [\"10.8.0.0/16=blackhole\"]\n";
-        router.say(&["apply", &files.write("r.toml", text), "--confirm", "2s"])?;
+        router.apply(&[&files.write("r.toml", text), "--confirm", "2s"])?;
         let routes = router.say(&["show", "routes"])?;
         assert!(routes.contains("blackhole") && routes.contains("10.7.0.0/16"), "{routes}");
         assert!(!routes.contains("10.9.0.0/16"), "{routes}");
@@ -295,14 +295,14 @@ fn rules_whose_file_was_edited_are_those_from_before_when_a_change_is_undone() {
         let before = router.say(&["pfctl", "-s", "rules"])?;
         files.write("pf.conf", "block\n");
         let file = files.write("r.toml", &router.say(&["show", "config"])?);
-        router.say(&["apply", &file, "--confirm", "2s"])?;
+        router.apply(&[&file, "--confirm", "2s"])?;
         assert_eq!(net.a.ping(FAR[0], 1)?.received, 0);
         until(SOON, || Ok(router.process.stderr_so_far().contains("was not confirmed, and is undone")))?;
         assert_eq!(router.say(&["pfctl", "-s", "rules"])?, before);
         assert!(router.say(&["pfctl", "-t", "far", "-T", "show"])?.contains("10.0.2.2"));
         assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
         // They are the ones from before for the next change, too.
-        router.say(&["apply", &file, "--confirm", "2s"])?;
+        router.apply(&[&file, "--confirm", "2s"])?;
         assert_eq!(net.a.ping(FAR[0], 1)?.received, 0);
         until(SOON, || Ok(router.process.stderr_so_far().matches("and is undone").count() == 2))?;
         assert_eq!(router.say(&["pfctl", "-s", "rules"])?, before);
@@ -319,9 +319,9 @@ fn ports_get_their_first_ipv6_and_lose_it_under_way() {
         let mut router = start_on(&net.r, &[&narrow])?;
         until_answered(&net.a, FAR[0], &mut router.process)?;
         for _ in 0..2 {
-            router.say(&["apply", &wide])?;
+            router.apply(&[&wide])?;
             FAR.iter().try_for_each(|far| until(SOON, || Ok(net.a.ping(far, 1)?.received == 1)))?;
-            router.say(&["apply", &narrow])?;
+            router.apply(&[&narrow])?;
             assert_eq!(net.a.ping(FAR[0], 2)?.received, 2);
             assert_eq!(net.a.ping(FAR[1], 1)?.received, 0);
         }
@@ -334,7 +334,7 @@ fn the_hosts_interface_changes_with_the_ports() {
     on_the_net("config-host", |net| {
         let router = Running::start(net, &[])?;
         let files = Files::new();
-        let apply = |text: &str| router.say(&["apply", &files.write("r.toml", text)]);
+        let apply = |text: &str| router.apply(&[&files.write("r.toml", text)]);
         apply(&PORT_LINES.replace("10.0.1.1/24", "10.0.1.1/24,10.0.7.1/24,mtu=1400"))?;
         let shown = net.r.run(["ip", "address", "show", "artery0"])?.stdout;
         assert!(shown.contains("10.0.7.1/24") && shown.contains("mtu 1400"), "{shown}");

@@ -218,7 +218,7 @@ fn a_change_of_the_configuration_follows_to_the_hosts_interfaces() {
         net.r.run(["ip", "route", "add", "10.8.0.0/16", "via", NEAR[0], "dev", "hp-eth0"])?;
         until_route(&router, "10.8.0.0/16", Some(("boot", NEAR[0])), SOON)?;
         write(&both.replace("fd00:1::1/64", "10.0.5.1/24,fd00:1::1/64"), "host-ports = true");
-        router.say(&["apply", &file])?;
+        router.apply(&[&file])?;
         until_shown(&net.r, "ip -o address show dev hp-eth0", " 10.0.5.1/24 ")?;
         until_shown(&net.r, "ip -o address show dev hp-eth1", " 10.0.2.1/24 ")?;
         // The host's routes are there at once.
@@ -227,13 +227,13 @@ fn a_change_of_the_configuration_follows_to_the_hosts_interfaces() {
         net.r.run(["ip", "route", "add", "10.9.0.0/16", "via", FAR[0], "dev", "hp-eth1"])?;
         until_route(&router, "10.9.0.0/16", Some(("boot", FAR[0])), SOON)?;
         write(both, "host-ports = true");
-        router.say(&["apply", &file])?;
+        router.apply(&[&file])?;
         until(SOON, || Ok(!shown(&net.r, "ip -o address show dev hp-eth0")?.contains("10.0.5.1")))?;
         let tcp = net.b.iperf3(&net.r, "10.0.2.1", &["-n", "1M"])?;
         assert!(tcp.bits_per_second > 1e5, "{tcp:?}");
         // And back to one interface for all ports.
         write(both, "");
-        router.say(&["apply", &file])?;
+        router.apply(&[&file])?;
         until(SOON, || Ok(net.r.interfaces()? == ["lo", "eth0", "eth1", "artery0"]))?;
         until_route(&router, "10.9.0.0/16", None, SOON)?;
         let tcp = net.b.iperf3(&net.r, "10.0.2.1", &["-n", "1M"])?;

@@ -17,7 +17,7 @@ fn a_router_forwards_and_takes_a_new_port_without_any_rights() {
         assert_confined(&router.process);
         let both = "port = [\"eth0=10.0.1.1/24\", \"eth1=10.0.2.1/24\"]\n";
         std::fs::write(&file, both).unwrap();
-        router.say(&["apply", &file])?;
+        router.apply(&[&file])?;
         assert_eq!(net.a.ping(FAR[0], 3)?.received, 3);
         assert_confined(&router.process);
         let document = router.json(&["show", "security"])?;
@@ -73,9 +73,17 @@ fn a_file_that_a_router_did_not_start_with_needs_an_allowed_folder() {
         let refusal = router.refused(&["apply", &path("r.toml")], 1)?;
         let remedy = format!("start it with allow-path {}", folder.path().display());
         assert!(refusal.contains(&remedy), "{refusal}");
+        // What needs no other file is taken, since `apply` reads it, but SIGHUP could not.
+        std::fs::write(path("ports.toml"), &ports).unwrap();
+        let warning = router.call(&["apply", &path("ports.toml")])?.stderr;
+        assert!(
+            warning.contains("SIGHUP can't") && warning.contains("start it with --allow-path"),
+            "{warning}"
+        );
         end(router.process)?;
         let router = start(net, &["--allow-path", &folder.path().display().to_string()])?;
-        router.say(&["apply", &path("r.toml")])?;
+        let warning = router.call(&["apply", &path("r.toml")])?.stderr;
+        assert!(!warning.contains("SIGHUP"), "{warning}");
         end(router.process).map(drop)
     });
 }

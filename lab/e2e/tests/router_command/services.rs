@@ -280,7 +280,7 @@ fn another_configuration_knows_which_servers_are_dead_and_which_are_drained() {
         let (before, file) = (members()?, router.folder.path().join("r.toml"));
         let config = router.say(&["show", "config"])? + "route = [\"10.9.0.0/16=10.0.2.2\"]\n";
         std::fs::write(&file, config).unwrap();
-        router.say(&["apply", &file.display().to_string()])?;
+        router.apply(&[&file.display().to_string()])?;
         assert_eq!(members()?, before);
         assert!(router.say(&["show", "routes"])?.contains("10.9.0.0/16"));
         end(router.process).map(drop)

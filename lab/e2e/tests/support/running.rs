@@ -66,7 +66,16 @@ impl Running {
         Ok(stdout)
     }
 
-    /// The same with `--json`.
+    /// Applies a file, which must be a success; that SIGHUP may not have the same read again is no matter.
+    pub fn apply(&self, words: &[&str]) -> Result<String> {
+        let CommandOutput { status, stdout, stderr } = self.call(&[&["apply"], words].concat())?;
+        let is_success = status.is_some_and(|status| status.success());
+        let other = stderr.lines().find(|line| !line.contains("SIGHUP can't have it read again"));
+        assert!(is_success && other.is_none(), "{words:?}: {stdout}{stderr}");
+        Ok(stdout)
+    }
+
+    /// What [`say`](Running::say) says with `--json`.
     pub fn json(&self, words: &[&str]) -> Result<Value> {
         let text = self.say(&[words, &["--json"]].concat())?;
         let document: Value =

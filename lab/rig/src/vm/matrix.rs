@@ -12,8 +12,8 @@ pub(super) struct Plan {
     pub(super) tcp_floor: Option<u32>,
 }
 
-/// Every program past the kernel's verifier. It needs no card, so once for each kernel is enough.
-const PROGRAMS: [&str; 1] = ["programs"];
+/// Every program past the kernel's verifier, and what they do. No card is needed, so once a kernel is enough.
+const PROGRAMS: [&str; 2] = ["verifier", "programs"];
 /// What everybody does with a card.
 const FORWARDING: [&str; 21] = [
     "adopt",
@@ -62,7 +62,7 @@ const BESIDE: [&str; 14] = [
 /// Tests with tunnels, by which older kernels do less.
 const TUNNELS: [&str; 4] = ["adopt-tunnels", "adopt-tunnels-in", "adopt-tunnel-routes", "adopt-pppoe"];
 /// What runs at every change.
-const SLICE: [&str; 7] = ["programs", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "up"];
+const SLICE: [&str; 7] = ["verifier", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "up"];
 
 /// How a guest of KVM usually comes: as many queues as processors, all offloads.
 const USUAL_NIC: &str = "virtio-net,queues=2";

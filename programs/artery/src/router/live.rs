@@ -10,6 +10,7 @@ use crate::options::{matches_of, usage_error};
 use crate::reload::{ConfigurationSource, Reread};
 use crate::replace::Replacer;
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -428,7 +429,8 @@ impl ConfigurationHandlers {
         let mut state = lock(&self.state);
         state.busy()?;
         let before = (!confirm.is_zero()).then(|| Before::find(&state, &self.replacer));
-        let said = state.change(candidate, &self.replacer)?;
+        let mut said = state.change(candidate, &self.replacer)?;
+        said.extend(why_unreadable_later(file));
         self.replacer.voice().log_event(
             "applied",
             &format!("the configuration of {file} was applied"),
@@ -464,6 +466,19 @@ impl ConfigurationHandlers {
         let confirmed = lock(&self.state).pending.take();
         confirmed.map(|_| String::new()).ok_or_else(|| "nothing waits to be confirmed".to_string())
     }
+}
+
+/// Why SIGHUP could not have the file read that was applied: `artery apply` has read it by its own rights.
+fn why_unreadable_later(file: &str) -> Option<String> {
+    let path = Path::new(file);
+    let why = match std::fs::metadata(path) {
+        // What artery-fleet hands over is no file, and SIGHUP is not how it is read again.
+        _ if path.is_relative() => return None,
+        // Reading a pipe or a terminal would wait, and its text is gone.
+        Ok(data) if !data.is_file() => format!("{file}: not a regular file"),
+        _ => ConfigInput::File(path.into()).read().err()?,
+    };
+    Some(format!("it is in force, but SIGHUP can't have it read again: {why}\n"))
 }
 
 /// The time to confirm, the file and what it says.

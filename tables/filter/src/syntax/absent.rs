@@ -57,7 +57,7 @@ fn missing_interface(rule: &Rule, interfaces: &Interfaces) -> Option<String> {
     let places = [on.map(|name| ("on ", name, "")), received_on.map(|name| ("received-on ", name, ""))];
     let named = places.into_iter().flatten().chain(ends.chain(pools).map(|name| ("(", name, ")")));
     let (before, name, behind) = { named }.find(|(_, name, _)| is_absent(name))?;
-    let why = "no interface here is called so or in a group that is, so that this rule never applies";
+    let why = "there is no interface or group of this name here, so that this rule never applies";
     Some(format!("{before}{}{behind}: {why}; {}", name.0, list_interfaces(interfaces)))
 }
 

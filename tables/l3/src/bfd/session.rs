@@ -55,7 +55,7 @@ pub struct SessionView {
     pub state: BfdState,
     /// Why it was last left the state Up.
     pub diagnostic: BfdDiagnostic,
-    /// What the neighbor says of its own session.
+    /// What the neighbor last said of its own session; of a silent one no more than that it was shut down.
     pub remote_state: BfdState,
     /// Why that last went down.
     pub remote_diagnostic: BfdDiagnostic,
@@ -355,9 +355,14 @@ impl Session {
         if now < since + STALL_GRACE {
             return;
         }
-        // Section 6.8.1: the neighbor's discriminator is forgotten, and with it what it announced.
+        // Section 6.8.1: the neighbor's discriminator is forgotten, and with it what it announced. One that
+        // was shut down may have said so in a single packet, as FRR does, and stays known as that.
+        let state = self.remote.state;
         (self.last_received, self.overdue_since) = (None, None);
         (self.remote, self.poll_sequence) = (Remote::UNHEARD, PollSequence::Idle);
+        if state == BfdState::AdminDown {
+            self.remote.state = state;
+        }
         if matches!(self.state, BfdState::Init | BfdState::Up) {
             self.is_path_down |= self.state == BfdState::Up;
             self.enter_state(BfdState::Down, BfdDiagnostic::DETECTION_TIME_EXPIRED, now);

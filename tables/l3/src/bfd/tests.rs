@@ -259,6 +259,19 @@ fn a_neighbor_that_is_held_down_is_no_failure_of_the_path() {
 }
 
 #[test]
+fn a_neighbor_that_is_shut_down_and_silent_stays_known_as_that() {
+    let (mut session, now) = alone_up(FAST);
+    session.receive_packet(&said(BfdState::AdminDown), now);
+    let later = now + Duration::from_secs(5);
+    drain(&mut session, later);
+    drain(&mut session, later + STALL_GRACE);
+    assert_eq!(session.view().remote_discriminator, 0);
+    assert_eq!(session.view().remote_state, BfdState::AdminDown);
+    session.receive_packet(&said(BfdState::Down), later);
+    assert_eq!(session.view().remote_state, BfdState::Down);
+}
+
+#[test]
 fn a_path_that_is_down_no_longer_counts_as_down_once_the_neighbor_is_held_down() {
     let mut pair = Pair::up([FAST; 2]);
     pair.arrives = [false; 2];

@@ -5,17 +5,28 @@ few=5
 # Pings of a flow of 600 that may be lost where a process ends or starts.
 handful=10
 
-row_programs() {
+# try_programs WORDS…: what the unit tests of artery-adopt with these words try.
+try_programs() {
     [ -n "$adopt_tests" ] || skip "no test program of artery-adopt: run make vm"
     [ -x "$adopt_tests" ] || fail "$adopt_tests is no program"
     # 5.10 ends in an oops under emulation where two processors try programs at once: one runs the jump to them
     # (bpf_dispatcher_xdp_func) while the other writes it.
     case $(uname -r) in 5.10.*) threads=1 ;; *) threads=2 ;; esac
-    if ! ARTERY_QUICK=1 ARTERY_RIG=required timeout 550 $adopt_tests fast::tests --test-threads $threads >$work/tests.log 2>&1; then
+    if ! ARTERY_QUICK=1 ARTERY_RIG=required timeout 550 $adopt_tests --test-threads $threads "$@" >$work/tests.log 2>&1; then
         refusal=$(grep -B 1 -m 1 '^processed' $work/tests.log | head -n 1)
         fail "${refusal:-$(tail -n 1 $work/tests.log)}"
     fi
-    pass "the verifier takes all programs, and they do what the decision says"
+    grep -q '^test result: ok. [1-9]' $work/tests.log || fail "no test has one of the words: $*"
+}
+
+row_verifier() {
+    try_programs fast::tests::the_verifier fast::tests::copies::the_verifier 100_000_random_frames
+    pass "the verifier takes all programs, and one does what the decision says"
+}
+
+row_programs() {
+    try_programs fast::tests --skip the_verifier --skip 100_000_random_frames
+    pass "programs do what the decision says with tunnels, sessions, VRFs, bridges and connections, too"
 }
 
 # What it says once it forwards.
