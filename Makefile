@@ -91,8 +91,8 @@ demo: setup ## Shows a router at work: on a pcap file, and as root between two h
 	$(CARGO) build --release --locked -p artery
 	@scripts/demo $(PROGRAM)
 
-# Tests in network namespaces wait most of their time, so one more than there are processors run at once. With two more, pings get lost in some.
-test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
+# Tests in network namespaces wait for two thirds of their time, so that more run at once than there are processors.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc) + 1)))
 test: export PATH := $(PATH):$(CURDIR)/target/tools/bin
 test: setup-test lint ## Runs every check that a change must pass.
 	$(CARGO) test --workspace --locked

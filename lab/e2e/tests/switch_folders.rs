@@ -86,7 +86,7 @@ fn rules_for_the_internet_side_are_not_taken_for_done() {
         let up =
             net.s.command([artery()?]).args(["up", "--map", MAP, "--etc"]).arg(folder.path()).output()?;
         assert_eq!(up.code(), Some(1), "{}", up.stderr);
-        let why = "pf.conf:1: on egress: there is no interface or group of this name here";
+        let why = "pf.conf:1: on egress: no interface here has this name or group";
         assert!(up.stderr.contains(why) && up.stderr.contains("--lenient"), "{}", up.stderr);
         let running = start(net, folder.path(), &["--lenient"])?;
         running.process.wait_for("pf.conf:1: on egress", SOON)?;

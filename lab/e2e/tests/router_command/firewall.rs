@@ -246,8 +246,8 @@ fn rules_that_never_apply_are_refused_or_warned_of() {
             net.r.command([artery()?]).arg("router").args(PORTS).args(["--pf", &path]).args(options).output()
         };
         for (rules, expected) in [
-            ("pass\nblock in on em0\n", ":2: on em0: no interface here is called so"),
-            ("block in on egress\n", ":1: on egress: no interface here is called so"),
+            ("pass\nblock in on em0\n", ":2: on em0: no interface here has this name"),
+            ("block in on egress\n", ":1: on egress: no interface here has this name"),
             ("antispoof for em0\n", ":1: "),
             ("pass in proto tcp user root\n", ":1: not supported: user"),
             ("pas\n", ":1: syntax error"),
@@ -274,7 +274,7 @@ fn rules_that_never_apply_are_refused_or_warned_of() {
         assert!(said.contains("warning") && said.contains(":2: on em0: no interface here"), "{said}");
         for option in ["-nf", "-f"] {
             let output = firewall.router.call(&["pfctl", option, &path])?;
-            let expected = format!("{path}:2: warning: on em0: no interface here is called so");
+            let expected = format!("{path}:2: warning: on em0: no interface here has this name");
             assert_eq!(output.code(), Some(0));
             assert!(output.stderr.starts_with(&expected), "{option}: {}", output.stderr);
         }

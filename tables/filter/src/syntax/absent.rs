@@ -57,7 +57,7 @@ fn missing_interface(rule: &Rule, interfaces: &Interfaces) -> Option<String> {
     let places = [on.map(|name| ("on ", name, "")), received_on.map(|name| ("received-on ", name, ""))];
     let named = places.into_iter().flatten().chain(ends.chain(pools).map(|name| ("(", name, ")")));
     let (before, name, behind) = { named }.find(|(_, name, _)| is_absent(name))?;
-    let why = "there is no interface or group of this name here, so that this rule never applies";
+    let why = "no interface here has this name or group, so that this rule never applies";
     Some(format!("{before}{}{behind}: {why}; {}", name.0, list_interfaces(interfaces)))
 }
 
@@ -138,7 +138,7 @@ block in on ! lo0 proto tcp to port 6000:6010
         let environment = Environment::fixture();
         let parsed = parse("stdin", b"block in on egress", &environment, &ParseSettings::default()).unwrap();
         let [one] = &without_interface(&parsed.ruleset, &environment.interfaces)[..] else { panic!() };
-        assert!(one.why.starts_with("on egress: no interface here is called so"), "{}", one.why);
+        assert!(one.why.starts_with("on egress: no interface here has this name"), "{}", one.why);
         assert!(one.why.ends_with("; there are tun1000000, tun1000001"), "{}", one.why);
     }
 }
