@@ -120,8 +120,8 @@ pub fn decide_multi_buffer(
     }
 }
 
-/// Says what becomes of a packet that came by a tunnel of this port's number, in a frame whose addresses don't
-/// matter.
+/// Says what becomes of a packet that came by a tunnel, whose port has this number. Addresses of the frame
+/// don't matter.
 pub fn decide_within(
     tables: &ForwardingTables<'_>,
     turn: &Turn<'_>,

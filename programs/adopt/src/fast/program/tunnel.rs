@@ -159,7 +159,7 @@ fn cut_padding(w: &mut ProgramWriter<'_>) {
     w.a.place(is_done);
 }
 
-/// Fills up a frame that is shorter than Ethernet's shortest since a header was put on or taken off. Not every
+/// Fills up a frame that is shorter than Ethernet's shortest once a header was put on or taken off. Not every
 /// driver does so with what XDP redirects. Before Linux 5.8 no program can: such a frame is the driver's to
 /// fill up.
 pub(super) fn fill_up(w: &mut ProgramWriter<'_>) {
