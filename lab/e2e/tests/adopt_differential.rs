@@ -21,7 +21,7 @@ use tables::TableChange;
 
 /// Flows of a scenario, and scenarios: usually, and with `ARTERY_LONG=1` in the environment.
 const FLOWS: usize = 80;
-const SCENARIOS: u64 = 16;
+const SCENARIOS: u64 = 25;
 const MANY_SCENARIOS: u64 = 1250;
 /// How long a change takes to be heard at most, on a machine with other work.
 const BARRIER: Duration = Duration::from_secs(1);

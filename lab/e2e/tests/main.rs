@@ -1,6 +1,7 @@
 //! The programs between Linux hosts in network namespaces. One program, since each takes seconds to link.
 
 mod adopt;
+mod adopt_bad_input;
 mod adopt_bgp;
 mod adopt_bridges;
 mod adopt_differential;

@@ -30,7 +30,7 @@ pub use offloads::find_blockers_of_xdp;
 pub(crate) use sysctl::{balances_by_ports, number as setting, sends_redirects};
 pub use tracking::{EstablishedPath, pass_established};
 pub(crate) use tracking::{is_passable, tracks_any};
-pub(crate) use tunnels::lost_session;
+pub(crate) use tunnels::{lost_session, tunnel_without_room};
 pub use watch::BlockerWatch;
 
 use crate::kernel::Family;

@@ -33,7 +33,9 @@ mod tunnel_inputs;
 pub use accelerator::{Accelerator, FdbEntry, PppoeSession, TunnelRoute};
 pub(crate) use candidates::ENOUGH;
 pub use capture::{CaptureVerdict, Captured};
-pub use decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame, decide_multi_buffer};
+pub use decide::{
+    ForwardDecision, ForwardingTables, VrfTables, decide_frame, decide_multi_buffer, decide_within,
+};
 pub(crate) use error::is_shortage;
 pub use error::{Error, Refusal};
 pub use flows::{FlowAction, FlowKeeper, FlowKey, FlowNote, FlowTable, Translation};

@@ -66,6 +66,8 @@ pub struct Session {
     bridges: Option<BridgeFollower>,
     /// Members of bridges that the kernel took no program for, and why.
     refused: Vec<(Port, String)>,
+    /// Tunnels whose header the kernel takes off, since programs have no room to look them up.
+    unplaced_tunnels: BTreeSet<u32>,
     /// The ports and their VLANs when blockers were read last.
     named_ports: Vec<Port>,
     blockers: Vec<Blocker>,
@@ -137,6 +139,7 @@ impl Session {
             without_rules: None,
             bridges: None,
             refused: Vec::new(),
+            unplaced_tunnels: BTreeSet::new(),
             named_ports: Vec::new(),
             blockers: Vec::new(),
             drivers: DriverSurvey::default(),
@@ -440,7 +443,7 @@ impl Session {
         }
         let (policy, consent) = self.pass_established(&mut guards);
         guards.extend(self.find_vrf_blockers(&ports, &consent));
-        guards.extend(self.find_lost_sessions(&ports));
+        guards.extend(self.find_tunnel_blockers(&ports));
         guards.sort();
         let drivers = self.survey_drivers();
         let deaf = &drivers.without_redirect;

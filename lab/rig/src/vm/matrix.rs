@@ -60,7 +60,8 @@ const BESIDE: [&str; 14] = [
     "psample-adopt",
 ];
 /// Tests with tunnels, by which older kernels do less.
-const TUNNELS: [&str; 4] = ["adopt-tunnels", "adopt-tunnels-in", "adopt-tunnel-routes", "adopt-pppoe"];
+const TUNNELS: [&str; 5] =
+    ["adopt-tunnels", "adopt-tunnels-in", "adopt-tunnel-routes", "adopt-pppoe", "adopt-tunnel-rates"];
 /// What runs at every change.
 const SLICE: [&str; 7] = ["verifier", "adopt", "adopt-firewall", "vlan", "adopt-kill", "router", "up"];
 

@@ -51,6 +51,13 @@ pub(crate) fn lost_session(port: &Port) -> Option<Blocker> {
     Some(Blocker::new(BlockerKind::Tunnel, what, remedy).at_port(port.index, Direction::Both))
 }
 
+/// Says that programs have no room to look a tunnel up by its header.
+pub(crate) fn tunnel_without_room(port: &Port) -> Blocker {
+    let what = format!("{}: no room among the tunnels that programs look up", port.name);
+    let remedy = "adopt fewer tunnels between the same ends".to_owned();
+    Blocker::new(BlockerKind::Tunnel, what, remedy).at_port(port.index, Direction::In)
+}
+
 /// Why the session of an interface of PPP is not known, and what shows or changes that.
 fn why_no_session(name: &str, carrier: Option<&str>, ports: &[Port]) -> Option<(String, String)> {
     let shown = || "shown by: cat /proc/net/pppoe".to_owned();

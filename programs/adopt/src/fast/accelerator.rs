@@ -11,11 +11,11 @@ pub use bridges::FdbEntry;
 pub use tunnels::{PppoeSession, TunnelRoute};
 
 use super::capture::CaptureRings;
-use super::decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame};
+use super::decide::{ForwardDecision, ForwardingTables, VrfTables, decide_frame, decide_within};
 use super::error::Error;
 use super::flows::FlowTable;
 use super::hops::{HopTable, NeighborKey};
-use super::layout::{Flags, MOST_VRFS, PortRecord, ROUTED, Withheld, own_bit_v4, own_bit_v6};
+use super::layout::{Flags, MOST_VRFS, PortRecord, ROUTED, Reason, Withheld, own_bit_v4, own_bit_v6};
 use super::losses::LossCounter;
 use super::memory::{Counters, Deliveries, Memory, PortCounters};
 use super::mode::Mode;
@@ -409,10 +409,15 @@ impl Accelerator {
         self.hops.drain_used(&self.memory)
     }
 
-    /// What becomes of a frame that comes by an adopted interface: what its program does, done here. None
-    /// where there is no such interface.
+    /// What becomes of a frame that comes by an adopted interface: what its program does, done here; by a
+    /// bridge, as at a member where its source is known, and by a tunnel, what becomes of the packet within.
+    /// None where there is no such interface.
     pub fn decide_frame(&mut self, link: u32, frame: &[u8]) -> Option<ForwardDecision> {
-        let port = self.attached.get(&link)?.port;
+        let attached = self.attached.get(&link).map(|attached| attached.port);
+        let port = attached.or_else(|| self.port(link))?;
+        if self.is_tunnel(link) && !self.takes_off_header(link) {
+            return Some(ForwardDecision::Kernel(Reason::Tunnel));
+        }
         let (ipv4, ipv6) = (self.ipv4.current.fib.reader(), self.ipv6.current.fib.reader());
         let readers = |vrf: &VrfFib| VrfTables {
             number: vrf.number,
@@ -422,7 +427,8 @@ impl Accelerator {
         let vrfs: Vec<VrfTables> = self.vrfs.values().map(readers).collect();
         let tables = ForwardingTables { memory: &self.memory, ipv4: &ipv4, ipv6: &ipv6, vrfs: &vrfs };
         // Nothing changes meanwhile: a change needs a mutable borrow of all of this.
-        Some(decide_frame(&tables, &self.domain.reader().turn(), port, frame))
+        let decide = if self.is_tunnel(link) { decide_within } else { decide_frame };
+        Some(decide(&tables, &self.domain.reader().turn(), port, frame))
     }
 
     /// Says of each port what it may do now.

@@ -35,14 +35,17 @@ pub(super) struct CandidateLayout {
     pub(super) count: usize,
     /// Packets of others since it is there.
     pub(super) misses: usize,
+    /// Four bits for each flow of the bucket in the table: 0, or its tag. For most flows that are not there
+    /// nothing else needs to be looked at.
+    pub(super) tags: usize,
     /// The layout of the flows.
     pub(super) flows: FlowLayout,
 }
 
 pub(super) const CANDIDATES4: CandidateLayout =
-    CandidateLayout { array: "candidates4", words: 8, count: 4, misses: 5, flows: FLOWS4 };
+    CandidateLayout { array: "candidates4", words: 8, count: 4, misses: 5, tags: 6, flows: FLOWS4 };
 pub(super) const CANDIDATES6: CandidateLayout =
-    CandidateLayout { array: "candidates6", words: 16, count: 10, misses: 11, flows: FLOWS6 };
+    CandidateLayout { array: "candidates6", words: 16, count: 10, misses: 11, tags: 12, flows: FLOWS6 };
 
 impl CandidateLayout {
     /// Words of a key.
@@ -53,8 +56,8 @@ impl CandidateLayout {
 
 /// The flows that are counted, and the ring.
 pub(super) struct Candidates {
-    /// Programs alone use the records.
-    _records: [Words<AtomicU32>; 2],
+    /// Programs alone write them, except for the tags.
+    records: [Words<AtomicU32>; 2],
     pub(super) ring: EventRing,
 }
 
@@ -64,9 +67,15 @@ impl Candidates {
             Words::new(arrays, layout.array, layout.words << layout.flows.bucket_bits)
         };
         Ok(Candidates {
-            _records: [records(CANDIDATES4)?, records(CANDIDATES6)?],
+            records: [records(CANDIDATES4)?, records(CANDIDATES6)?],
             ring: EventRing::new(RING)?,
         })
+    }
+
+    /// The word of tags of a bucket of flows, by its number.
+    pub(super) fn tags(&self, is_v6: bool, bucket: usize) -> &AtomicU32 {
+        let layout = if is_v6 { CANDIDATES6 } else { CANDIDATES4 };
+        &self.records[usize::from(is_v6)][bucket * layout.words + layout.tags]
     }
 
     /// The next flows of which enough packets came, `most` at most.
@@ -105,7 +114,8 @@ mod tests {
     fn a_record_has_room_for_a_key_and_its_counts_and_keys_are_read_as_they_are_written() {
         for layout in [CANDIDATES4, CANDIDATES6] {
             assert_eq!(layout.count, layout.key_words());
-            assert!(layout.words.is_power_of_two() && layout.misses < layout.words);
+            assert!(layout.words.is_power_of_two() && layout.tags < layout.words);
+            assert!(layout.count < layout.misses && layout.misses < layout.tags);
         }
         for [source, destination] in [["192.0.2.1", "198.51.100.7"], ["2001:db8::1", "2001:db8:5::9"]] {
             let [source, destination] = [source, destination].map(|text| text.parse().unwrap());

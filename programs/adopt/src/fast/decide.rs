@@ -114,15 +114,44 @@ pub fn decide_multi_buffer(
     frame: &[u8],
     first: usize,
 ) -> ForwardDecision {
+    match parse_frame(tables.memory, port, frame, first) {
+        Ok((received, ether_type)) => decide_received(tables, turn, &received, ether_type, frame),
+        Err(reason) => ForwardDecision::Kernel(reason),
+    }
+}
+
+/// Says what becomes of a packet that came by a tunnel, whose port has this number. Addresses of the frame
+/// don't matter.
+pub fn decide_within(
+    tables: &ForwardingTables<'_>,
+    turn: &Turn<'_>,
+    port: u32,
+    frame: &[u8],
+) -> ForwardDecision {
+    if frame.len() < ETHERNET + IPV4 {
+        return ForwardDecision::Kernel(Reason::Malformed);
+    }
+    let (_, flags) = read_tunnel_port(tables.memory, port << TUNNEL_PORT);
+    let (network, first) = (ETHERNET, frame.len());
+    let received = ReceivedFrame { port, flags, network, first, within: Some(first - network) };
+    match u16::from_be_bytes([frame[12], frame[13]]) {
+        ether_type @ (0x0800 | 0x86dd) => decide_received(tables, turn, &received, ether_type, frame),
+        _ => ForwardDecision::Kernel(Reason::OtherProtocol),
+    }
+}
+
+fn decide_received(
+    tables: &ForwardingTables<'_>,
+    turn: &Turn<'_>,
+    received: &ReceivedFrame,
+    ether_type: u16,
+    frame: &[u8],
+) -> ForwardDecision {
     let kernel = ForwardDecision::Kernel;
-    let (received, ether_type) = match parse_frame(tables.memory, port, frame, first) {
-        Ok(received) => received,
-        Err(reason) => return kernel(reason),
-    };
     let packet = tables.of_port(received.flags).and_then(|tables| match ether_type {
-        0x0800 => lookup_ipv4(&tables, turn, &received, frame),
-        0x86dd => lookup_ipv6(&tables, turn, &received, frame),
-        PPPOE_SESSION if tables.memory.has_tunnels => lookup_in_session(&tables, turn, &received, frame),
+        0x0800 => lookup_ipv4(&tables, turn, received, frame),
+        0x86dd => lookup_ipv6(&tables, turn, received, frame),
+        PPPOE_SESSION if tables.memory.has_tunnels => lookup_in_session(&tables, turn, received, frame),
         _ => Err(Reason::OtherProtocol),
     });
     let packet = match packet {

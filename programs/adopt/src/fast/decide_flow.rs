@@ -66,7 +66,8 @@ pub(super) fn match_flow(
     let word = |bytes: &[u8]| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let mut key: Vec<u32> = seen[headers.addresses.clone()].chunks(4).map(word).collect();
     key.extend([word(&ports), u32::from(protocol) | IN_USE]);
-    let record = flows.find(headers.is_v6, &key).ok_or(unknown)?;
+    let missing = || if flows.is_full(headers.is_v6, &key) { Reason::NoRoom } else { unknown };
+    let record = flows.find(headers.is_v6, &key).ok_or_else(missing)?;
     let properties = record.properties();
     if properties & (KEPT_BY_RULE | KEPT_BY_WINDOW) != 0 {
         return Err(if properties & KEPT_BY_RULE != 0 { Reason::Rule } else { Reason::Window });

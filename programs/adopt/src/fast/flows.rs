@@ -70,15 +70,12 @@ pub(super) struct FlowLayout {
     pub(super) stamp: usize,
     /// Where the record is in its bucket, in bytes.
     pub(super) offset: usize,
-    /// In the first record of a bucket: four bits for each record, 0 or the tag of the flow in it. For most
-    /// flows that are not there no other record needs to be looked at.
-    pub(super) tags: usize,
 }
 
 pub(super) const FLOWS4: FlowLayout = FlowLayout {
     array: "flows4",
     words: 16,
-    bucket_bits: 15,
+    bucket_bits: 16,
     address: 1,
     ports: 2,
     properties: 4,
@@ -89,13 +86,12 @@ pub(super) const FLOWS4: FlowLayout = FlowLayout {
     new_destination: 9,
     new_ports: 10,
     closing: 11,
-    tags: 12,
     offset: 15,
 };
 pub(super) const FLOWS6: FlowLayout = FlowLayout {
     array: "flows6",
     words: 32,
-    bucket_bits: 13,
+    bucket_bits: 14,
     address: 4,
     ports: 8,
     properties: 10,
@@ -103,7 +99,6 @@ pub(super) const FLOWS6: FlowLayout = FlowLayout {
     interval: 11,
     stamp: 12,
     closing: 14,
-    tags: 15,
     new_source: 16,
     new_destination: 20,
     new_ports: 24,
@@ -377,12 +372,18 @@ impl FlowTable {
         mixed.wrapping_mul(MULTIPLIER)
     }
 
-    /// Writes the tag of a record into the first one of its bucket.
+    /// Whether all records of the bucket that a flow belongs to are used, by the words of its key.
+    pub(super) fn is_full(&self, is_v6: bool, key: &[u32]) -> bool {
+        let layout = if is_v6 { FLOWS6 } else { FLOWS4 };
+        let bucket = self.bucket(layout, key) / layout.bucket_words();
+        self.candidates.tags(is_v6, bucket).load(Acquire) & TAGGED * ALL_TAGS == TAGGED * ALL_TAGS
+    }
+
+    /// Writes the tag of a record.
     fn set_tag(&self, is_v6: bool, place: usize, tag: u32) {
         let layout = if is_v6 { FLOWS6 } else { FLOWS4 };
-        let at = place % layout.bucket_words();
-        let (word, shift) =
-            (&self.words[usize::from(is_v6)][place - at + layout.tags], at / layout.words * 4);
+        let (bucket, way) = (place / layout.bucket_words(), place % layout.bucket_words() / layout.words);
+        let (word, shift) = (self.candidates.tags(is_v6, bucket), way * 4);
         // This process alone writes it.
         word.store(word.load(Relaxed) & !(0xf << shift) | tag << shift, Release);
     }
@@ -423,7 +424,7 @@ mod tests {
             assert_eq!(layout.ports, key);
             assert!(layout.properties > layout.ports + 1 && layout.stamp.is_multiple_of(2));
             assert!(layout.words.is_power_of_two() && layout.offset == layout.words - 1);
-            assert!(layout.closing < layout.tags && layout.tags < layout.offset.min(16));
+            assert!(layout.closing < layout.offset.min(16));
             assert!(layout.ports.is_multiple_of(2));
             assert!(layout.new_destination == layout.new_source + layout.address);
             assert!(layout.new_ports >= layout.new_destination + layout.address);

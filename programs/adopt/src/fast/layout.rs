@@ -476,11 +476,14 @@ pub enum Reason {
     /// It arrived by a tunnel, and its header has more than programs take off, or it leaves by another; or it
     /// is joined from several, and leaves by a session of PPPoE.
     Tunnel,
+    /// By the user's policy only packets of established connections are forwarded, and it is of none that is
+    /// known; where its flow would be in the table there is no room.
+    NoRoom,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 27] = [
+    pub const ALL: [Reason; 28] = [
         Reason::OtherAddress,
         Reason::OtherProtocol,
         Reason::OtherVlan,
@@ -508,6 +511,7 @@ impl Reason {
         Reason::NotLearned,
         Reason::NotAdopted,
         Reason::Tunnel,
+        Reason::NoRoom,
     ];
 
     /// Its name, as metrics have it.
@@ -569,6 +573,9 @@ impl Reason {
                 "tunnel",
                 "its tunnel's header is the kernel's to put on or take off, or it goes into another",
             ),
+            Reason::NoRoom => {
+                ("no-room", "of no connection that is known, where the table of flows has no more room")
+            }
         }
     }
 }

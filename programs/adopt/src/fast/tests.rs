@@ -361,6 +361,18 @@ fn assert_validated(decision: &ForwardDecision, frame: &[u8]) {
     }
 }
 
+/// Whether a frame that was sent has a header of a tunnel more or less than the one that came.
+fn is_by_tunnel(frame: &[u8], sent: &[u8]) -> bool {
+    let [came, left] = [frame, sent].map(|frame| {
+        let tag = if frame[12..14] == [0x81, 0] { 4 } else { 0 };
+        frame[12 + tag..].split_at(2)
+    });
+    let is_outer = |packet: &[u8]| packet.get(9).is_some_and(|protocol| [4, 47].contains(protocol));
+    let addresses = |packet: &[u8]| packet.get(12..20).map(<[u8]>::to_vec);
+    let is_over_ipv4 = is_outer(came.1) || is_outer(left.1);
+    came.0 != left.0 || came.0 == [8, 0] && is_over_ipv4 && addresses(came.1) != addresses(left.1)
+}
+
 /// What programs should have counted.
 #[derive(Default)]
 struct Expected {
@@ -407,6 +419,9 @@ impl Expected {
                 // Tags that a tc program puts on are not put into frames.
                 if answers[1] == TC_REDIRECT && expected[12..14] == [0x81, 0] {
                     expected.drain(12..16);
+                }
+                if answers[1] == XDP_REDIRECT as i32 && is_by_tunnel(frame, &expected) {
+                    expected.resize(expected.len().max(60), 0);
                 }
                 assert_eq!(left, expected, "{frame:02x?}");
             }
@@ -497,7 +512,7 @@ fn the_program_does_what_the_decision_says_of_100_000_random_frames() {
         Reason::Changing | Reason::Stale => false,
         Reason::MultiBuffer => takes_buffers,
         Reason::NotEstablished | Reason::Renewal | Reason::Closing | Reason::NotLearned => false,
-        Reason::OtherPort | Reason::Rule | Reason::Window | Reason::Tunnel => false,
+        Reason::OtherPort | Reason::Rule | Reason::Window | Reason::Tunnel | Reason::NoRoom => false,
         _ => true,
     };
     for reason in Reason::ALL.iter().filter(is_met) {

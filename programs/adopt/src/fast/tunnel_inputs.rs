@@ -43,6 +43,18 @@ impl TunnelInputs {
         self.placed.insert(link, bucket);
     }
 
+    /// Whether programs find what arrives by a tunnel.
+    pub(super) fn is_placed(&self, link: u32) -> bool {
+        self.placed.contains_key(&link)
+    }
+
+    /// Those that no bucket is free for, now that none waits.
+    pub(super) fn unplaced(&self) -> impl Iterator<Item = u32> {
+        let is_known = !self.is_waiting();
+        let links = self.wanted.keys().copied();
+        links.filter(move |link| is_known && !self.placed.contains_key(link))
+    }
+
     /// Whether something waits for runs to end.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -93,6 +105,7 @@ mod tests {
         let expected = |n: usize| input(alike[n]).encode_words();
         (0..TUNNEL_PROBES).for_each(|n| assert_eq!(words(&memory, at(n)), expected(n)));
         assert!(!inputs.is_waiting());
+        assert_eq!(inputs.unplaced().collect::<Vec<_>>(), [TUNNEL_PROBES as u32 + 1]);
         // The words stay as they were, and the state says that there is none.
         inputs.set(&memory, 1, None);
         let mut emptied = expected(0);
@@ -102,6 +115,6 @@ mod tests {
         assert!(inputs.is_waiting());
         inputs.reclaim_waiting(&memory);
         assert_eq!(words(&memory, at(0)), expected(TUNNEL_PROBES));
-        assert!(!inputs.is_waiting());
+        assert!(!inputs.is_waiting() && inputs.unplaced().next().is_none());
     }
 }

@@ -5,7 +5,8 @@
 //! (rules).
 use super::Session;
 use super::routes::{RouteAnswer, RouteQuestion};
-use crate::blockers::{Blocker, BlockerKind};
+use super::tunnels::{Blocks, keeps_tunnel};
+use crate::blockers::{Blocker, BlockerKind, Port};
 use crate::connections::{ConnectionKeeper, ExplainedConnection};
 use crate::fast::{ENOUGH, FlowKey, ForwardDecision, Reason};
 use crate::kernel::Family;
@@ -58,21 +59,17 @@ impl Session {
     /// # Errors
     /// There is no such interface among the adopted ones; the text says which there are.
     pub fn explain(&mut self, port: &str, frame: &[u8]) -> Result<Explanation, String> {
-        let Some(port) = self.ports.iter().find(|one| one.name == port).cloned() else {
+        let Some(port) = self.ports.iter().chain(&self.named_ports).find(|one| one.name == port).cloned()
+        else {
             let names: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
             return Err(format!("'{port}' is not adopted: packets come by {}", names.join(", ")));
         };
-        let by = self.accelerator.mode(port.index).map_or("gone", |mode| match mode.is_tc() {
-            true => "adopted by tc",
-            false => "adopted by XDP",
-        });
-        let vrf = self.driver.mirror().vrf_of(port.index);
-        let routed = vrf.map_or_else(String::new, |vrf| format!(", routed by {vrf}"));
-        let mut steps = vec![step("arrival", true, format!("by {}, {by}{routed}", port.name))];
+        let mut steps = vec![self.explain_arrival(&port)];
         if let Some(asked) = Asked::parse(frame) {
-            let is_about = |guard: &&Blocker| guard.kind != BlockerKind::ConnectionRule;
-            let guards = self.blockers.iter().filter(is_about);
-            let guards = guards.filter(|guard| guard.blocks_from(&port, asked.family));
+            let guards = self
+                .blockers
+                .iter()
+                .filter(|guard| self.keeps(guard, &port, asked.family, Blocker::blocks_from));
             steps.extend(guards.map(|guard| step("guard", guard.is_passed, guard.to_string())));
             let input = Interface { index: port.index, name: port.name.clone() };
             self.explain_packet(&asked, &input, &mut steps);
@@ -88,6 +85,38 @@ impl Session {
         };
         steps.push(step("fast path", reason.is_none(), reason.map_or("forwarded", Reason::meaning)));
         Ok(Explanation { steps, reason, verdict })
+    }
+
+    /// How packets of a port come to a program.
+    fn explain_arrival(&self, port: &Port) -> ExplainedStep {
+        let by = match (self.accelerator.mode(port.index), &port.tunnel) {
+            (Some(mode), _) if mode.is_tc() => Some("adopted by tc"),
+            (Some(_), _) => Some("adopted by XDP"),
+            (None, Some(_)) => self
+                .accelerator
+                .takes_off_header(port.index)
+                .then_some("a tunnel, whose header programs take off at the port of its outer packets"),
+            (None, None) if self.accelerator.is_bridge(port.index) => {
+                Some("a bridge, at a member where their source is known")
+            }
+            (None, None) => self.accelerator.port(port.index).map(|_| "a VLAN of an adopted port"),
+        };
+        let vrf = self.driver.mirror().vrf_of(port.index);
+        let routed = vrf.map_or_else(String::new, |vrf| format!(", routed by {vrf}"));
+        let kept = match port.is_tunnel() {
+            true => "a tunnel, whose header the kernel takes off",
+            false => "which is gone",
+        };
+        step("arrival", by.is_some(), format!("by {}, {}{routed}", port.name, by.unwrap_or(kept)))
+    }
+
+    /// Whether a blocker is about packets that come by a port, or leave by it, whatever their connection is.
+    fn keeps(&self, guard: &Blocker, port: &Port, family: Family, blocks: Blocks) -> bool {
+        guard.kind != BlockerKind::ConnectionRule
+            && match port.is_tunnel() {
+                true => keeps_tunnel(guard, port, &self.named_ports, family, blocks),
+                false => blocks(guard, port, family),
+            }
     }
 
     /// Adds what connection tracking, routes and rules have to say of a packet.
@@ -112,8 +141,8 @@ impl Session {
         steps.push(step("route", route.is_forwarded, route.text.clone()));
         let output = route.output.and_then(|index| self.interface(index));
         if let Some(port) = self.named_ports.iter().find(|port| Some(port.index) == route.output) {
-            let guards = self.blockers.iter().filter(|guard| guard.kind != BlockerKind::ConnectionRule);
-            let guards = guards.filter(|guard| guard.blocks_to(port, asked.family) && guard.port.is_some());
+            let is_about = |guard: &&Blocker| self.keeps(guard, port, asked.family, Blocker::blocks_to);
+            let guards = self.blockers.iter().filter(is_about).filter(|guard| guard.port.is_some());
             steps.extend(guards.map(|guard| step("guard", guard.is_passed, guard.to_string())));
         }
         let Some(key) = asked.key else { return };

@@ -10,6 +10,7 @@ use crate::fast::{self, PppoeSession, TunnelRoute, Withheld};
 use crate::kernel::{Family, IpTunnel, Link, Rule, Selectors};
 use crate::mirror::RouteCondition;
 use crate::pppoe;
+use std::collections::BTreeSet;
 use std::io;
 
 /// The bits of a type of service that routes may be chosen by: all but ECN. Older kernels take fewer.
@@ -34,6 +35,9 @@ impl Session {
             let route = route.map(|route| self.with_mtu(route));
             self.accelerator.set_tunnel_routes(link, route, is_local);
         }
+        let unplaced: BTreeSet<u32> = self.accelerator.tunnels_without_room().collect();
+        self.needs_resync |= unplaced != self.unplaced_tunnels;
+        self.unplaced_tunnels = unplaced;
         Ok(())
     }
 
@@ -55,10 +59,13 @@ impl Session {
         }
     }
 
-    /// The interfaces of PPP among these ports that were there without the session that there is now.
-    pub(super) fn find_lost_sessions(&self, ports: &[Port]) -> Vec<Blocker> {
+    /// The interfaces of PPP among these ports that were there without the session that there is now, and the
+    /// tunnels without room in the programs' table.
+    pub(super) fn find_tunnel_blockers(&self, ports: &[Port]) -> Vec<Blocker> {
         let is_lost = |port: &&Port| self.accelerator.has_lost_session(port.index);
-        ports.iter().filter(is_lost).filter_map(blockers::lost_session).collect()
+        let lost = ports.iter().filter(is_lost).filter_map(blockers::lost_session);
+        let is_unplaced = |port: &&Port| self.unplaced_tunnels.contains(&port.index);
+        lost.chain(ports.iter().filter(is_unplaced).map(blockers::tunnel_without_room)).collect()
     }
 
     /// Whether the kernel's answer about a packet of its own holds for those that arrive: no rule chooses by
@@ -93,20 +100,8 @@ impl Session {
     pub(super) fn withhold_tunnels(&mut self, ports: &[Port], guards: &[Blocker]) {
         for port in ports.iter().filter(|port| port.is_tunnel()) {
             for family in [Family::V4, Family::V6] {
-                let is_kept = |blocks: fn(&Blocker, &Port, Family) -> bool| {
-                    let is_kept_by = |guard: &Blocker| match &port.tunnel {
-                        Some(PortTunnel::Ppp(carrier)) => {
-                            let carrier = ports.iter().find(|other| Some(&other.name) == carrier.as_ref());
-                            !guard.is_passed && blocks(guard, port, family)
-                                || carrier.is_some_and(|carrier| keeps_frames(guard, carrier, blocks))
-                        }
-                        // Outer packets are of IPv4, and of no connection that goes past rules.
-                        _ => {
-                            blocks(guard, port, family)
-                                || guard.port.is_none() && blocks(guard, port, Family::V4)
-                        }
-                    };
-                    guards.iter().any(is_kept_by)
+                let is_kept = |blocks: Blocks| {
+                    guards.iter().any(|guard| keeps_tunnel(guard, port, ports, family, blocks))
                 };
                 let from = is_kept(Blocker::blocks_from);
                 let to = is_kept(Blocker::blocks_to).then_some(Withheld::Policy);
@@ -116,8 +111,31 @@ impl Session {
     }
 }
 
+/// What a blocker says of packets of a family that come by a port, or leave by it.
+pub(super) type Blocks = fn(&Blocker, &Port, Family) -> bool;
+
+/// Whether something keeps what leaves or arrives by a tunnel, or the frames that it would be in; those of a
+/// session are at one of these ports.
+pub(super) fn keeps_tunnel(
+    guard: &Blocker,
+    port: &Port,
+    ports: &[Port],
+    family: Family,
+    blocks: Blocks,
+) -> bool {
+    match &port.tunnel {
+        Some(PortTunnel::Ppp(carrier)) => {
+            let carrier = ports.iter().find(|other| Some(&other.name) == carrier.as_ref());
+            !guard.is_passed && blocks(guard, port, family)
+                || carrier.is_some_and(|carrier| keeps_frames(guard, carrier, blocks))
+        }
+        // Outer packets are of IPv4, and of no connection that goes past rules.
+        _ => blocks(guard, port, family) || guard.port.is_none() && blocks(guard, port, Family::V4),
+    }
+}
+
 /// Whether something is about all frames of the interface that carries a session, not about a family.
-fn keeps_frames(guard: &Blocker, carrier: &Port, blocks: fn(&Blocker, &Port, Family) -> bool) -> bool {
+fn keeps_frames(guard: &Blocker, carrier: &Port, blocks: Blocks) -> bool {
     guard.port.is_some() && guard.family.is_none() && blocks(guard, carrier, Family::V4)
 }
 

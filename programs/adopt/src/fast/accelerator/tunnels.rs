@@ -185,6 +185,16 @@ impl Accelerator {
         self.tunnels.adopted.contains_key(&link)
     }
 
+    /// Whether programs take the header off what arrives by an adopted tunnel.
+    pub fn takes_off_header(&self, link: u32) -> bool {
+        self.tunnels.inputs.is_placed(link)
+    }
+
+    /// The adopted tunnels that have no room in the table that programs look up.
+    pub fn tunnels_without_room(&self) -> impl Iterator<Item = u32> {
+        self.tunnels.inputs.unplaced()
+    }
+
     /// The adopted tunnels over IPv4, and what they are, if nothing leaves their packets to the kernel.
     pub fn tunnels(&self) -> impl Iterator<Item = (u32, Option<&IpTunnel>)> {
         self.tunnels.adopted.iter().filter_map(|(link, tunnel)| match &tunnel.path {

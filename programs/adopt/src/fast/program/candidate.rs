@@ -1,20 +1,16 @@
 //! Packets of flows that are not in the table: once there were enough of one, the process gets an event.
 use super::super::candidates::*;
+use super::super::flows::{ALL_TAGS, TAGGED};
 use super::*;
 use artery_device::bpf::EMIT_EVENT;
 use artery_device::bpf::Operation::*;
 use artery_device::bpf::Test::*;
 
-/// Counts a packet whose flow's bucket begins at `R6`, in bytes of the table's array, and whose addresses are
+/// Counts a packet of a flow in the record in `R6`, which is that of its bucket, and whose addresses are
 /// `addresses` bytes behind the beginning of its header. It goes to the kernel in any case.
 pub(super) fn write(w: &mut ProgramWriter<'_>, layout: CandidateLayout, addresses: i16) {
-    let unknown = w.to_kernel(Reason::NotEstablished);
-    let bucket = 4 * layout.flows.bucket_words();
+    let unknown = w.a.label();
     let (other, begin, emit) = (w.a.label(), w.a.label(), w.a.label());
-    w.a.set(R4, R6);
-    w.a.compute(ShiftRight, R4, (bucket / (4 * layout.words)).ilog2() as i32);
-    w.locate_element(&w.memory.arrays, layout.array, R4, R5);
-    w.a.set(R6, R4);
     let key_doubles = (layout.key_words() / 2) as i16;
     // The double word of the packet's key, in `R2`.
     let load_key = |w: &mut ProgramWriter<'_>, double: i16| match double + 1 == key_doubles {
@@ -57,7 +53,13 @@ pub(super) fn write(w: &mut ProgramWriter<'_>, layout: CandidateLayout, addresse
     }
     w.a.store(Size::Word, R6, count, 1);
     w.a.store(Size::Word, R6, misses, 0);
-    w.a.jump(unknown);
+
+    w.a.place(unknown);
+    w.a.load(Size::Word, R1, R6, 4 * layout.tags as i16);
+    w.a.compute_32(Xor, R1, -1);
+    w.a.compute_32(And, R1, (TAGGED * ALL_TAGS) as i32);
+    w.a.jump_if(Equal, R1, 0, w.to_kernel(Reason::NoRoom));
+    w.a.jump(w.to_kernel(Reason::NotEstablished));
 }
 
 /// Reports the flow whose key `R6` points to.

@@ -123,7 +123,7 @@ pub(super) fn write_kernel(w: &mut ProgramWriter<'_>) {
 fn is_reached(w: &ProgramWriter<'_>, reason: Reason) -> bool {
     match reason {
         Reason::MultiBuffer => receive::sees_buffers(w),
-        Reason::NotEstablished | Reason::Closing | Reason::OtherPort => w.has_flows(),
+        Reason::NotEstablished | Reason::NoRoom | Reason::Closing | Reason::OtherPort => w.has_flows(),
         Reason::Rule | Reason::Window => w.has_flows(),
         Reason::Renewal => w.has_flows() || w.bridge.is_some(),
         Reason::NotLearned => w.bridge.is_some(),

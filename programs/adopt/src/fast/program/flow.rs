@@ -145,13 +145,9 @@ fn find_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     }
     build_key(w, headers);
     hash_key(w, headers);
-    w.a.set(R6, R4);
-    w.locate_element(&w.memory.arrays, layout.array, R4, R5);
     let (hit, miss, addresses) = (w.a.label(), w.a.label(), 2 * layout.address as i16);
-    w.a.load(Size::Word, R5, R4, 4 * layout.tags as i16);
-    w.a.jump_if(Equal, R5, 0, miss);
-    // Four bits of each way: 0 where the tag is that of the packet's flow.
-    w.a.compute(Xor, R5, R0);
+    find_tags(w, headers.candidates, miss);
+    w.locate_element(&w.memory.arrays, layout.array, R4, R1);
     for way in 0..WAYS {
         let next = w.a.label();
         w.a.set(R1, R5);
@@ -178,6 +174,26 @@ fn find_flow(w: &mut ProgramWriter<'_>, headers: &Headers) {
     w.a.compute(And, R0, (4 * layout.words * (WAYS - 1)) as i32);
     w.a.set(R6, R4);
     w.a.compute(Add, R6, R0);
+}
+
+/// `R6` = the record of candidates of the bucket that is at `R4`, in bytes of the table's array; `R5` = four
+/// bits for each flow of the bucket, 0 where its tag is that of the packet's flow in `R0`. Goes to `miss`
+/// where there is no such flow.
+fn find_tags(w: &mut ProgramWriter<'_>, candidates: CandidateLayout, miss: Label) {
+    w.a.set(R6, R4);
+    let bytes_of_bucket = candidates.flows.bucket_words() / candidates.words;
+    w.a.compute(ShiftRight, R6, bytes_of_bucket.ilog2() as i32);
+    w.locate_element(&w.memory.arrays, candidates.array, R6, R1);
+    w.a.load(Size::Word, R5, R6, 4 * candidates.tags as i16);
+    w.a.compute(Xor, R5, R0);
+    // Whether one of the eight is 0: a subtraction sets its highest bit, which was not set before.
+    w.a.set(R1, R5);
+    w.a.compute_32(Subtract, R1, ALL_TAGS as i32);
+    w.a.set(R2, R5);
+    w.a.compute_32(Xor, R2, -1);
+    w.a.compute_32(And, R1, R2);
+    w.a.compute_32(And, R1, (TAGGED * ALL_TAGS) as i32);
+    w.a.jump_if(Equal, R1, 0, miss);
 }
 
 /// Puts ports and protocol together as records have them.

@@ -36,6 +36,9 @@ pub(super) fn write(w: &mut ProgramWriter<'_>) {
             let redirect = w.a.label();
             write_link_header(w, redirect, failed);
             w.a.place(redirect);
+            if w.has_tunnels() {
+                tunnel::fill_up(w);
+            }
             w.a.map(R1, w.memory.devices.descriptor());
             w.a.load(Size::Word, R2, R6, 4 * HOP_PORTS as i16);
             w.a.compute(And, R2, MOST_PORTS as i32 - 1);

@@ -23,6 +23,8 @@ const OF_IPV4: i32 = 2;
 const OF_GRE: i32 = 8;
 pub(super) const ETHERNET: i32 = 14;
 pub(super) const IPV4: i32 = 20;
+/// Bytes of an Ethernet frame without its check sequence (IEEE 802.3 section 3.2.8).
+const SHORTEST_FRAME: i32 = 60;
 const TCP: i32 = 6;
 const LONGEST: i32 = 0xffff;
 /// DF, in the word of flags and offset.
@@ -154,6 +156,24 @@ fn cut_padding(w: &mut ProgramWriter<'_>) {
         }
     }
     w.a.jump_if(NotEqual, R0, 0, w.to_kernel(Reason::TooBig));
+    w.a.place(is_done);
+}
+
+/// Fills up a frame that is shorter than Ethernet's shortest once a header was put on or taken off. Not every
+/// driver does so with what XDP redirects. Before Linux 5.8 no program can: such a frame is the driver's to
+/// fill up.
+pub(super) fn fill_up(w: &mut ProgramWriter<'_>) {
+    let is_done = w.a.label();
+    w.load_slot(R1, Slot::Tunnel);
+    w.a.jump_if(Equal, R1, 0, is_done);
+    w.load_slot(R1, Slot::Context);
+    load_frame(w, R1);
+    w.a.compute(Subtract, R8, R7);
+    w.a.jump_if(AtLeast, R8, SHORTEST_FRAME, is_done);
+    w.a.set(R2, SHORTEST_FRAME);
+    w.a.compute(Subtract, R2, R8);
+    // The kernel fills it with zeros.
+    w.a.call(XDP_ADJUST_TAIL);
     w.a.place(is_done);
 }
 

@@ -286,6 +286,87 @@ fn flows_of_a_bucket_take_their_turns() {
 }
 
 #[test]
+fn packets_of_a_flow_without_room_are_told_from_those_of_unknown_ones() {
+    if !may_load() {
+        return;
+    }
+    let mut rig = Rig::with(0, None, true);
+    let mut random = Random(8);
+    for is_v6 in [false, true] {
+        let keys = std::iter::repeat_with(|| flow(&rig, &mut random).0);
+        let is_meant = |key: &FlowKey| key.protocol == UDP && key.source.is_ipv6() == is_v6;
+        let (left_out, packet) =
+            keys.filter(is_meant).filter_map(|key| Some((key, packet_of(&rig, &key)?))).next().unwrap();
+        let bucket = |key: &FlowKey| rig.memory.flows.as_ref().unwrap().bucket_of(key);
+        let others = (0..u32::MAX).map(|ports| FlowKey { ports: ports.to_ne_bytes(), ..left_out });
+        let is_other = |key: &FlowKey| *key != left_out && bucket(key) == bucket(&left_out);
+        let others: Vec<FlowKey> = others.filter(is_other).take(crate::fast::flows::WAYS).collect();
+        let table = rig.memory.flows.as_mut().unwrap();
+        for (number, key) in others.iter().enumerate() {
+            assert!(!table.is_full(is_v6, &left_out.to_words()), "{number} of the bucket are used");
+            assert!(table.insert(*key, &FlowAction::default()));
+        }
+        assert!(!table.insert(left_out, &FlowAction::default()));
+        let mut reader = rig.domain.reader();
+        let mut reason = |rig: &Rig| {
+            let before = rig.memory.counters().kernel();
+            for programs in &rig.programs {
+                bpf::run(&programs[0], &packet, None, 1).unwrap();
+            }
+            let after = rig.memory.counters().kernel();
+            let ForwardDecision::Kernel(decided) = decide_frame(&rig.tables(), &reader.turn(), 0, &packet)
+            else {
+                panic!("its flow is not in the table")
+            };
+            assert_eq!(after[decided as usize], before[decided as usize] + 2, "{decided:?}");
+            decided
+        };
+        assert_eq!(reason(&rig), Reason::NoRoom);
+        rig.memory.flows.as_mut().unwrap().remove(&others[3]);
+        assert_eq!(reason(&rig), Reason::NotEstablished);
+    }
+}
+
+/// How many of so many connections of a family have room for both directions, with the addresses of a network
+/// that follow each other.
+fn with_room(table: &mut FlowTable, connections: u32, is_v6: bool) -> u32 {
+    let address = |network: u32, host: u32| match is_v6 {
+        false => IpAddr::V4((network << 24 | host).into()),
+        true => IpAddr::V6((u128::from(0x2001_0db8 + network) << 96 | u128::from(host)).into()),
+    };
+    let has_room = |host: &u32| {
+        let (source, destination) = (address(10, 2), address(20, *host));
+        let ports = [4, 0, 0, 53];
+        let there = FlowKey { source, destination, ports, protocol: UDP };
+        let back = FlowKey { source: destination, destination: source, ports: [0, 53, 4, 0], protocol: UDP };
+        let is_there = [there, back].map(|key| table.insert(key, &FlowAction::default()));
+        is_there == [true; 2]
+    };
+    (0..connections).filter(has_room).count() as u32
+}
+
+#[test]
+fn nearly_all_connections_have_room_until_a_quarter_of_the_records_is_used() {
+    if !may_load() {
+        return;
+    }
+    for (is_v6, quarter) in [(false, 1 << 16), (true, 1 << 14)] {
+        for seed in [1, 2] {
+            let mut memory = Memory::with_arrays(SharedArrays::with_maps_of(u32::MAX as usize)).unwrap();
+            memory.enable_flows(seed).unwrap();
+            let table = memory.flows.as_mut().unwrap();
+            let left_out = quarter - with_room(table, quarter, is_v6);
+            assert!(left_out <= quarter / 1000, "{left_out} of {quarter} connections, IPv6: {is_v6}");
+        }
+        let mut memory = Memory::with_arrays(SharedArrays::with_maps_of(u32::MAX as usize)).unwrap();
+        memory.enable_flows(3).unwrap();
+        let table = memory.flows.as_mut().unwrap();
+        let left_out = 2 * quarter - with_room(table, 2 * quarter, is_v6);
+        assert!(left_out <= quarter / 25, "{left_out} of {} connections, IPv6: {is_v6}", 2 * quarter);
+    }
+}
+
+#[test]
 fn a_flow_that_is_written_anew_often_has_room_once_runs_have_ended() {
     if !may_load() {
         return;

@@ -195,6 +195,12 @@ fn out_of_tunnels_the_program_sends_what_is_within_as_the_decision_says() {
             let network = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
             let within = taken_off(&frame[network..]);
             check_within(&decision, within.as_ref(), &mut by_tunnel);
+            if let (ForwardDecision::Send { .. }, Some((ether_type, packet))) = (&decision, &within) {
+                let source = Ipv4Addr::from_octets(*frame[network + 12..].first_chunk().unwrap());
+                let (tunnel, _) = INPUTS.into_iter().find(|(port, _)| remote(*port) == source).unwrap();
+                let alone = [&[0; 12][..], &ether_type.to_be_bytes(), packet].concat();
+                assert_eq!(decide_within(&tables, &reader.turn(), tunnel, &alone), decision);
+            }
             if within.is_none()
                 && frame[12 + network - 14..][..2] == [8, 0]
                 && tunnel_of(&frame[network..]).is_some()

@@ -82,7 +82,7 @@ end_programs() {
 
 # The line as start.sh made it, whatever a row did to it.
 restore_line() {
-    for link in br0 veb0 red blue bond0 m1 m3 wg0 gre1 ipip1 eth1.10 eth2.10; do ip link del $link 2>/dev/null; done
+    for link in br0 veb0 red blue bond0 m1 m3 p0 wg0 gre1 ipip1 eth1.10 eth2.10; do ip link del $link 2>/dev/null; done
     ip rule del priority 500 2>/dev/null
     for table in 77 100 200; do
         ip route flush table $table 2>/dev/null
