@@ -33,6 +33,7 @@ impl fmt::Display for PortHalf {
 
 /// What is wrong with a pcap file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[allow(missing_docs)] // the texts say what is in their fields
 pub enum PcapDamage {
     /// It does not begin with a pcap magic number.
     #[error("is not a pcap file (it begins with {0:#010x})")]
@@ -48,12 +49,7 @@ pub enum PcapDamage {
     RecordHeaderCut,
     /// It ends inside a record's bytes.
     #[error("ends inside a record: {found} of {expected} bytes are there")]
-    RecordCut {
-        /// Bytes that the record says it has.
-        expected: u32,
-        /// Bytes that are there.
-        found: u32,
-    },
+    RecordCut { expected: u32, found: u32 },
     /// A record says that it is longer than any packet.
     #[error("has a record of {0} bytes, which no packet has")]
     RecordTooLong(u32),
@@ -62,21 +58,14 @@ pub enum PcapDamage {
 /// Why a port or a pcap file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // the texts say what is in their fields
 pub enum DeviceError {
     /// No interface has this name.
     #[error("{name}: no such interface; {}", list_existing(.existing))]
-    NoSuchInterface {
-        /// The name asked for.
-        name: String,
-        /// The names that exist.
-        existing: Vec<String>,
-    },
+    NoSuchInterface { name: String, existing: Vec<String> },
     /// The name cannot be that of an interface.
     #[error("'{name}' cannot name an interface: 1 to 15 characters, without '/', ':' and spaces")]
-    BadName {
-        /// The name asked for.
-        name: String,
-    },
+    BadName { name: String },
     /// The process may not do this.
     #[error("{name}: {}", explain_permission(.name, .doing, *.capability))]
     NotPermitted {
@@ -91,33 +80,19 @@ pub enum DeviceError {
     },
     /// Something failed for a reason of our own, as when the helper process refuses a file.
     #[error("{name}: {why}")]
-    Refused {
-        /// The interface, device or file.
-        name: String,
-        /// The reason, and what helps against it.
-        why: String,
-    },
+    Refused { name: String, why: String },
     /// The helper process changes only ports that there were at the start, and devices that it made.
     #[error(
         "{name}: the router's helper process changes only ports that there were at the start, and devices \
          that it made; restart the router to use another"
     )]
-    BeyondHelper {
-        /// Name of the interface.
-        name: String,
-    },
+    BeyondHelper { name: String },
     /// The interface is not up.
     #[error("{name}: interface is down; bring it up with 'ip link set {name} up'")]
-    Down {
-        /// Name of the interface.
-        name: String,
-    },
+    Down { name: String },
     /// The interface vanished while it was in use.
     #[error("{name}: interface vanished while in use")]
-    Gone {
-        /// Name of the interface.
-        name: String,
-    },
+    Gone { name: String },
     /// The kernel cannot do this.
     #[error("{name}: this kernel does not support {doing}; {instead}")]
     NotSupported {
@@ -158,46 +133,18 @@ pub enum DeviceError {
     },
     /// A link carries another kind of packets than was asked for.
     #[error("{name}: carries {found} packets, not {expected}")]
-    WrongLinkType {
-        /// The interface or file.
-        name: String,
-        /// The kind that was asked for.
-        expected: String,
-        /// The kind that it has.
-        found: String,
-    },
+    WrongLinkType { name: String, expected: String, found: String },
     /// Another process takes frames from the interface, or sends by it.
     #[error("another router has {name} as its port: {owner}; end that one, or take another interface")]
-    OwnedByOther {
-        /// Name of the interface.
-        name: String,
-        /// The command line and the number of the process.
-        owner: String,
-    },
+    OwnedByOther { name: String, owner: String },
     /// Half of a port is in use already.
     #[error(
         "{name}: {half} queue {queue} is in use already; an interface is read, and written, by one element"
     )]
-    Taken {
-        /// Name of the port.
-        name: String,
-        /// Which half of the port.
-        half: PortHalf,
-        /// Which queue of it.
-        queue: u16,
-    },
+    Taken { name: String, half: PortHalf, queue: u16 },
     /// A port has fewer queues.
     #[error("{name}: there is no {half} queue {queue}; the port was opened with {queues}")]
-    NoSuchQueue {
-        /// Name of the port.
-        name: String,
-        /// Which half of the port.
-        half: PortHalf,
-        /// The queue that was asked for.
-        queue: u16,
-        /// How many there are.
-        queues: u16,
-    },
+    NoSuchQueue { name: String, half: PortHalf, queue: u16, queues: u16 },
     /// A device is open already, with another setting.
     #[error(
         "{name}: {setting} {asked} conflicts with {setting} {open}, already in use there; use the same \

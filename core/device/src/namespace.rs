@@ -16,12 +16,6 @@ pub(crate) fn may_make_namespaces() -> bool {
     may || skip("needs root and the right to make network namespaces")
 }
 
-/// Whether the test may make TAP devices in namespaces; says that it is skipped when not.
-pub(crate) fn may_make_taps() -> bool {
-    let driver = std::path::Path::new("/dev/net/tun");
-    may_make_namespaces() && (driver.exists() || skip("needs /dev/net/tun"))
-}
-
 /// Says why the calling test is skipped.
 fn skip(why: &str) -> bool {
     let thread = std::thread::current();
@@ -46,6 +40,13 @@ pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// The same, of a test that makes TAP devices.
+pub(crate) fn with_taps(test: impl FnOnce() + Send) {
+    if std::path::Path::new("/dev/net/tun").exists() || skip("needs /dev/net/tun") {
+        in_namespace(test);
+    }
 }
 
 /// Runs a command in this thread's namespace; it must succeed.

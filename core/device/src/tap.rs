@@ -35,7 +35,7 @@ const OFFLOADS: [libc::c_uint; 2] = {
 const DEFAULT_MTU: u32 = 1500;
 
 /// What to make and how to set it up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TapSettings {
     /// Name of the interface; in a name like `tap%d` the kernel fills in a free number.
@@ -78,16 +78,7 @@ impl HostRoute {
 impl TapSettings {
     /// A TAP device without addresses.
     pub fn new(name: &str) -> TapSettings {
-        TapSettings {
-            name: name.to_owned(),
-            ethernet: true,
-            addresses: Vec::new(),
-            mac: None,
-            mtu: None,
-            queues: 1,
-            routes: Vec::new(),
-            is_host_port: false,
-        }
+        TapSettings { name: name.to_owned(), ethernet: true, queues: 1, ..TapSettings::default() }
     }
 }
 

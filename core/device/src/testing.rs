@@ -1,7 +1,7 @@
 //! What tests of ports have in common: frames, queues, time limits, cables and hosts at their ends, and
 //! processes that hold a port.
 use crate::af_packet::{AfPacketRx, AfPacketTx, FanoutGroup, find};
-use crate::namespace::{Host, run};
+use crate::namespace::{Host, in_namespace, run};
 use crate::{RxCounters, RxQueue, RxSettings, TxQueue, TxSettings};
 use artery_packet::{BATCH, Batch, Pool};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -84,6 +84,14 @@ pub(crate) fn packet_tx(name: &str) -> AfPacketTx {
 pub(crate) fn cable() {
     run("ip link add left type veth peer name right");
     bring_up();
+}
+
+/// Runs `test` in a fresh namespace with such a cable; skips it where none may be made.
+pub(crate) fn on_a_cable(test: impl FnOnce(&'static Pool) + Send) {
+    in_namespace(|| {
+        cable();
+        test(pool());
+    });
 }
 
 /// Brings both ends up.

@@ -295,6 +295,12 @@ impl Bench {
         let packet = self.packet(bytes);
         self.push_packets(input, [packet]);
     }
+    /// The same, of a packet that was changed before.
+    pub fn push_with(&mut self, input: usize, bytes: impl AsRef<[u8]>, change: impl FnOnce(&mut Packet)) {
+        let mut packet = self.packet(bytes);
+        change(&mut packet);
+        self.push_packets(input, [packet]);
+    }
     /// Pushes packets to an input as one batch. Panics when the element leaves some there.
     #[track_caller]
     pub fn push_packets(&mut self, input: usize, packets: impl IntoIterator<Item = Packet>) {

@@ -76,7 +76,7 @@ pub enum ReadEffect {
 }
 
 /// The elements of a configuration by their numbers, their connections, and where they run.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Layout {
     nodes: Vec<Node>,
     edges: Vec<Edge>,
@@ -91,15 +91,7 @@ pub struct Layout {
 impl Layout {
     /// The layout of no elements.
     pub(crate) fn new(workers: usize, burst: usize) -> Layout {
-        Layout {
-            nodes: Vec::new(),
-            edges: Vec::new(),
-            requirements: Vec::new(),
-            flat: String::new(),
-            workers,
-            burst,
-            source: OnceLock::new(),
-        }
+        Layout { workers, burst, ..Layout::default() }
     }
     /// Adds an element, which runs on the first worker until workers are assigned.
     pub(crate) fn add_node(

@@ -6,16 +6,17 @@ use crate::printable::{printable, without_c1};
 use crate::source::{Sources, Span, ceil_char, floor_char};
 
 /// How bad a [`Diagnostic`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// The configuration cannot be used.
+    #[default]
     Error,
     /// The configuration can be used but may not mean what its author thinks.
     Warning,
 }
 
 /// One message about a configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Whether this is an error or a warning.
     pub severity: Severity,
@@ -40,17 +41,7 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// An error at `span`.
     pub fn error(message: impl Into<String>, span: Span) -> Diagnostic {
-        Diagnostic {
-            severity: Severity::Error,
-            message: message.into(),
-            span,
-            label: None,
-            help: None,
-            related: Vec::new(),
-            introduction: None,
-            landmark: None,
-            unplaced: false,
-        }
+        Diagnostic { message: message.into(), span, ..Diagnostic::default() }
     }
 
     /// A warning at `span`.

@@ -215,10 +215,7 @@ impl FlowBalancer {
     }
 
     fn pass_to_others(&mut self, packet: Packet, reason: DropReason, cx: &mut Context<'_>) {
-        match self.has_others {
-            true => cx.send(OTHERS, packet),
-            false => cx.discard(packet, reason),
-        }
+        if self.has_others { cx.send(OTHERS, packet) } else { cx.discard(packet, reason) }
     }
 
     /// Handles a packet that is not for a service. Frames pass unchanged, except answers of members.

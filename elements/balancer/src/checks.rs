@@ -41,10 +41,7 @@ struct StateChange {
 impl StateChange {
     fn to_message(&self) -> String {
         let StateChange { name, at, fault, .. } = self;
-        match self.is_up {
-            true => format!("{name} at {at} is up"),
-            false => format!("{name} at {at} is down: {fault}"),
-        }
+        if self.is_up { format!("{name} at {at} is up") } else { format!("{name} at {at} is down: {fault}") }
     }
 }
 

@@ -188,10 +188,7 @@ impl PacketSamples {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         for sample in samples {
             self.taken.fetch_add(1, Relaxed);
-            match queue.len() < CAPACITY {
-                true => queue.push(sample),
-                false => self.count_lost(1),
-            }
+            if queue.len() < CAPACITY { queue.push(sample) } else { self.count_lost(1) }
         }
     }
 

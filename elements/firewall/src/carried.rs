@@ -40,10 +40,7 @@ impl FilterAnnotation {
 /// The state that is noted on a packet.
 #[inline(always)]
 pub(super) fn state_of(packet: &Packet) -> Option<StateId> {
-    match is_plain(packet) {
-        true => plain_state(packet),
-        false => exception_state(packet),
-    }
+    if is_plain(packet) { plain_state(packet) } else { exception_state(packet) }
 }
 
 #[cold]

@@ -21,7 +21,7 @@ pub(crate) const EXPLAIN: &str = "`in|out PORT [tag N] FRAME`, with the bytes of
     counted, logged or changed";
 
 /// What a worker says of a frame. Keys don't change while the number of the schema stays.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct ExplanationJson {
     schema_version: u32,
     /// Whether the frame goes on.
@@ -119,8 +119,7 @@ impl WorkerFilter {
             rule,
             gateway: said.gateway,
             tag: said.tag.0,
-            frame: String::new(),
-            is_changed: false,
+            ..ExplanationJson::default()
         }
     }
 }
@@ -131,14 +130,9 @@ fn untouched(why: &str, at: HookContext) -> ExplanationJson {
         schema_version: 1,
         passes: true,
         is_here: true,
-        is_known: false,
         text: format!("passes: {why}"),
-        reason: None,
-        rule: None,
-        gateway: None,
         tag: at.tag.0,
-        frame: String::new(),
-        is_changed: false,
+        ..ExplanationJson::default()
     }
 }
 

@@ -314,10 +314,7 @@ impl SwitchFilter {
         {
             return Target::BLOCKED_IN;
         }
-        match view.is_filtered_at(to) {
-            true => self.test_out(frame, view, (from, to), cx),
-            false => Target::PASSED,
-        }
+        if view.is_filtered_at(to) { self.test_out(frame, view, (from, to), cx) } else { Target::PASSED }
     }
 
     /// Tests a frame on egress that has passed on ingress.

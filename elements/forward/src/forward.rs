@@ -120,10 +120,7 @@ impl<A: ForwardFamily> BatchState<A> {
         for (packet, output) in
             batch.iter().zip(&mut self.outputs).filter(|(_, output)| **output != FAST_PATH)
         {
-            match A::recheck_header(packet.data(), gate) {
-                true => *output = FAST_PATH,
-                false => are_plain = false,
-            }
+            if A::recheck_header(packet.data(), gate) { *output = FAST_PATH } else { are_plain = false }
         }
         if !are_plain {
             self.record_indexes();

@@ -48,13 +48,19 @@ fn run(host: &Host, lines: &str) -> Result<()> {
         .try_for_each(|line| host.run(["sh", "-c", line]).map(drop))
 }
 
-/// Asserts that one thing, set up by some commands and removed by others, is reported in exactly this way.
-fn told(net: &Net, set_up: &str, expected: [&str; 4], take_away: &str) -> Result<()> {
-    assert_eq!(kept(net)?, <[[String; 4]; 0]>::default(), "before: {set_up}");
-    run(&net.r, set_up)?;
-    assert_eq!(kept(net)?, [expected.map(str::to_owned)], "{set_up}");
-    run(&net.r, take_away)?;
-    assert_eq!(kept(net)?, <[[String; 4]; 0]>::default(), "{take_away}");
+/// Asserts what is reported, in cases with an empty line between: commands; `= PORT FAMILY DIRECTION WHAT`,
+/// which must be all that is reported then; and commands that undo them.
+fn told(net: &Net, cases: &str) -> Result<()> {
+    for case in cases.split("\n\n") {
+        let lines: Vec<&str> = case.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| line.starts_with("= ")).expect("a line of what is reported");
+        assert_eq!(kept(net)?, <[[String; 4]; 0]>::default(), "before: {case}");
+        run(&net.r, &lines[..at].join("\n"))?;
+        let kept_now: Vec<String> = kept(net)?.iter().map(|guard| guard.join(" ")).collect();
+        assert_eq!(kept_now, [&lines[at][2..]], "{case}");
+        run(&net.r, &lines[at + 1..].join("\n"))?;
+        assert_eq!(kept(net)?, <[[String; 4]; 0]>::default(), "after: {case}");
+    }
     Ok(())
 }
 
@@ -66,8 +72,8 @@ fn settings_by_which_the_kernel_knows_more_than_routes_are_told() {
             ("net.ipv4.conf.all.accept_redirects", "IPv4", "redirects are accepted"),
             ("net.ipv6.conf.all.proxy_ndp", "IPv6", "IPv6 neighbors are answered for"),
         ] {
-            let set = |value| format!("sysctl -qw {setting}={value}");
-            told(net, &set(1), ["-", family, "both", &format!("{what}: {setting} = 1")], &set(0))?;
+            let set = format!("sysctl -qw {setting}");
+            told(net, &format!("{set}=1\n= - {family} both {what}: {setting} = 1\n{set}=0"))?;
         }
         run(&net.r, "ip link set eth0 mtu 1200")?;
         let kept = kept(net)?;
@@ -102,65 +108,38 @@ fn chains_of_nftables_are_told_unless_they_are_empty_and_accept() {
         told(
             net,
             "nft add table inet filter
-             nft 'add chain inet filter forward { type filter hook forward priority 0; policy drop; }'",
-            ["-", "-", "both", "nftables: table inet filter, chain forward (hook forward, policy drop)"],
-            "nft delete table inet filter",
-        )?;
-        told(
-            net,
-            "nft add table ip nat
+             nft 'add chain inet filter forward { type filter hook forward priority 0; policy drop; }'
+             = - - both nftables: table inet filter, chain forward (hook forward, policy drop)
+             nft delete table inet filter
+
+             nft add table ip nat
              nft 'add chain ip nat post { type nat hook postrouting priority 100; }'
-             nft add rule ip nat post oifname eth1 masquerade",
-            [
-                "-",
-                "IPv4",
-                "both",
-                "nftables: table ip nat, chain post (type nat, hook postrouting, policy accept, 1 rule)",
-            ],
-            "nft delete table ip nat",
-        )?;
-        told(
-            net,
-            "nft add table ip nat
-             nft 'add chain ip nat post { type nat hook postrouting priority 100; }'",
-            [
-                "-",
-                "IPv4",
-                "both",
-                "nftables: table ip nat, chain post (type nat, hook postrouting, policy accept, no rules: \
-                 connections stay translated)",
-            ],
-            "nft delete table ip nat",
-        )?;
-        told(
-            net,
-            "nft add table netdev early
+             nft add rule ip nat post oifname eth1 masquerade
+             = - IPv4 both nftables: table ip nat, chain post (type nat, hook postrouting, policy accept, \
+             1 rule)
+             nft delete table ip nat
+
+             nft add table ip nat
+             nft 'add chain ip nat post { type nat hook postrouting priority 100; }'
+             = - IPv4 both nftables: table ip nat, chain post (type nat, hook postrouting, policy accept, \
+             no rules: connections stay translated)
+             nft delete table ip nat
+
+             nft add table netdev early
              nft 'add chain netdev early in { type filter hook ingress device eth0 priority 0; }'
-             nft add rule netdev early in udp dport 9 drop",
-            [
-                "eth0",
-                "-",
-                "in",
-                "nftables: table netdev early, chain in (hook ingress, policy accept, 1 rule)",
-            ],
-            "nft delete table netdev early",
-        )?;
-        // Neither what is for the host itself, nor what does nothing, nor what sleeps.
-        told(
-            net,
-            "nft add table ip6 filter
+             nft add rule netdev early in udp dport 9 drop
+             = eth0 - in nftables: table netdev early, chain in (hook ingress, policy accept, 1 rule)
+             nft delete table netdev early
+
+             # Neither what is for the host itself, nor what does nothing, nor what sleeps.
+             nft add table ip6 filter
              nft 'add chain ip6 filter input { type filter hook input priority 0; policy drop; }'
              nft 'add chain ip6 filter before { type filter hook prerouting priority 0; policy accept; }'
              nft 'add table ip asleep { flags dormant; }'
              nft 'add chain ip asleep forward { type filter hook forward priority 0; policy drop; }'
-             nft add rule ip6 filter before counter",
-            [
-                "-",
-                "IPv6",
-                "both",
-                "nftables: table ip6 filter, chain before (hook prerouting, policy accept, 1 rule)",
-            ],
-            "nft flush chain ip6 filter before",
+             nft add rule ip6 filter before counter
+             = - IPv6 both nftables: table ip6 filter, chain before (hook prerouting, policy accept, 1 rule)
+             nft flush chain ip6 filter before",
         )
     });
 }
@@ -173,15 +152,13 @@ fn chains_of_the_older_iptables_are_told_if_they_do_anything() {
         told(
             net,
             "iptables-legacy -P FORWARD DROP
-             iptables-legacy -A INPUT -j ACCEPT",
-            ["-", "IPv4", "both", "iptables: table filter, chain FORWARD (policy DROP)"],
-            "iptables-legacy -P FORWARD ACCEPT",
-        )?;
-        told(
-            net,
-            "ip6tables-legacy -t mangle -A FORWARD -j MARK --set-mark 1",
-            ["-", "IPv6", "both", "iptables: table mangle, chain FORWARD (policy ACCEPT, 1 rule)"],
-            "ip6tables-legacy -t mangle -F",
+             iptables-legacy -A INPUT -j ACCEPT
+             = - IPv4 both iptables: table filter, chain FORWARD (policy DROP)
+             iptables-legacy -P FORWARD ACCEPT
+
+             ip6tables-legacy -t mangle -A FORWARD -j MARK --set-mark 1
+             = - IPv6 both iptables: table mangle, chain FORWARD (policy ACCEPT, 1 rule)
+             ip6tables-legacy -t mangle -F",
         )
     });
 }
@@ -193,9 +170,9 @@ fn filters_and_shaping_of_tc_are_told_by_port_and_side_if_they_are_gone_around()
         run(&net.r, "tc qdisc add dev eth0 clsact")?;
         told(
             net,
-            "tc filter add dev eth0 ingress pref 7 protocol ip u32 match u32 0 0 flowid 1:1",
-            ["eth0", "-", "in", "tc: u32 filter at ingress of eth0 (pref 7)"],
-            "tc filter delete dev eth0 ingress",
+            "tc filter add dev eth0 ingress pref 7 protocol ip u32 match u32 0 0 flowid 1:1
+             = eth0 - in tc: u32 filter at ingress of eth0 (pref 7)
+             tc filter delete dev eth0 ingress",
         )?;
         // What tc programs send, as these links have them, passes through the filters and
         // queueing where frames leave.
@@ -227,22 +204,18 @@ fn ipsec_policies_are_told_by_family() {
     on_the_net("adopt-ipsec", |net| {
         told(
             net,
-            "ip xfrm policy add src 10.0.0.0/8 dst 10.1.0.0/16 dir fwd action block",
-            ["-", "IPv4", "both", "IPsec: 1 policy: fwd 10.0.0.0/8 -> 10.1.0.0/16"],
-            "ip xfrm policy flush",
-        )?;
-        told(
-            net,
-            "ip xfrm policy add src fd00:1::/64 dst fd00:2::/64 dir out tmpl src fd00::1 dst fd00::2 proto \
-             esp mode tunnel",
-            ["-", "IPv6", "both", "IPsec: 1 policy: out fd00:1::/64 -> fd00:2::/64"],
-            "ip xfrm policy flush",
-        )?;
-        told(
-            net,
-            "ip xfrm policy setdefault fwd block",
-            ["-", "-", "both", "IPsec: what no policy selects is blocked (default of fwd)"],
-            "ip xfrm policy setdefault fwd accept",
+            "ip xfrm policy add src 10.0.0.0/8 dst 10.1.0.0/16 dir fwd action block
+             = - IPv4 both IPsec: 1 policy: fwd 10.0.0.0/8 -> 10.1.0.0/16
+             ip xfrm policy flush
+
+             ip xfrm policy add src fd00:1::/64 dst fd00:2::/64 dir out tmpl src fd00::1 dst fd00::2 \
+             proto esp mode tunnel
+             = - IPv6 both IPsec: 1 policy: out fd00:1::/64 -> fd00:2::/64
+             ip xfrm policy flush
+
+             ip xfrm policy setdefault fwd block
+             = - - both IPsec: what no policy selects is blocked (default of fwd)
+             ip xfrm policy setdefault fwd accept",
         )
     });
 }
@@ -252,29 +225,20 @@ fn settings_are_told_for_all_or_for_the_port_that_has_them() {
     on_the_net("adopt-settings", |net| {
         // By its own setting alone a port that does not forward would accept redirects.
         net.r.sysctl("net.ipv4.conf.eth0.accept_redirects", "0")?;
-        for (name, was, value, expected) in [
-            (
-                "net.ipv4.ip_forward",
-                1,
-                0,
-                ["-", "IPv4", "both", "forwarding of IPv4 is off: net.ipv4.ip_forward = 0"],
-            ),
-            (
-                "net.ipv4.conf.eth0.forwarding",
-                1,
-                0,
-                ["eth0", "IPv4", "in", "forwarding of IPv4 is off: net.ipv4.conf.eth0.forwarding = 0"],
-            ),
-            (
-                "net.ipv6.conf.all.forwarding",
-                1,
-                0,
-                ["-", "IPv6", "both", "forwarding of IPv6 is off: net.ipv6.conf.all.forwarding = 0"],
-            ),
-        ] {
-            let set = |value: i32| format!("echo {value} > /proc/sys/{}", name.replace('.', "/"));
-            told(net, &set(value), expected, &set(was))?;
-        }
+        told(
+            net,
+            "echo 0 > /proc/sys/net/ipv4/ip_forward
+             = - IPv4 both forwarding of IPv4 is off: net.ipv4.ip_forward = 0
+             echo 1 > /proc/sys/net/ipv4/ip_forward
+
+             echo 0 > /proc/sys/net/ipv4/conf/eth0/forwarding
+             = eth0 IPv4 in forwarding of IPv4 is off: net.ipv4.conf.eth0.forwarding = 0
+             echo 1 > /proc/sys/net/ipv4/conf/eth0/forwarding
+
+             echo 0 > /proc/sys/net/ipv6/conf/all/forwarding
+             = - IPv6 both forwarding of IPv6 is off: net.ipv6.conf.all.forwarding = 0
+             echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
+        )?;
         // What the kernel demands of sources the fast path demands, too.
         run(&net.r, "echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter")?;
         assert_eq!(kept(net)?, <[[String; 4]; 0]>::default());
@@ -288,9 +252,9 @@ fn rules_that_ask_for_more_than_destinations_are_told() {
         told(
             net,
             "ip route add 10.9.0.0/16 via 10.0.2.2 table 100
-             ip rule add from 10.0.1.0/24 lookup 100 pref 100",
-            ["-", "IPv4", "both", "ip rule 100: from 10.0.1.0/24 lookup 100"],
-            "ip rule delete pref 100",
+             ip rule add from 10.0.1.0/24 lookup 100 pref 100
+             = - IPv4 both ip rule 100: from 10.0.1.0/24 lookup 100
+             ip rule delete pref 100",
         )?;
         let notes = look(net)?["notes"].to_string();
         // A prefix of each port's; own addresses and broadcasts are the kernel's.
@@ -305,9 +269,9 @@ fn ports_of_a_bridge_that_is_not_adopted_belong_to_it() {
         run(&net.r, "ip link add br0 type bridge")?;
         told(
             net,
-            "ip link set eth1 master br0",
-            ["eth1", "-", "both", "eth1 belongs to bridge br0"],
-            "ip link set eth1 nomaster",
+            "ip link set eth1 master br0
+             = eth1 - both eth1 belongs to bridge br0
+             ip link set eth1 nomaster",
         )
     });
 }

@@ -11,49 +11,22 @@ pub type Result<T, E = RigError> = std::result::Result<T, E>;
 
 /// A reason why a rig, or one step of it, did not come about.
 #[derive(Debug)]
+#[allow(missing_docs)] // the texts say what is in their fields
 pub enum RigError {
     /// This machine cannot run the test; no fault of what is tested.
     Skip(Skip),
     /// A name that cannot be a host's or an interface's.
-    BadName {
-        /// The name that was refused.
-        name: String,
-        /// What a name must look like.
-        rule: &'static str,
-    },
+    BadName { name: String, rule: &'static str },
     /// A second host of the same name.
-    NameTaken {
-        /// The name that is taken.
-        name: String,
-    },
+    NameTaken { name: String },
     /// No host of this name in the rig.
-    UnknownHost {
-        /// The name asked for.
-        name: String,
-        /// The names there are.
-        known: Vec<String>,
-    },
+    UnknownHost { name: String, known: Vec<String> },
     /// No interface of this name on the host.
-    UnknownInterface {
-        /// The name of the host.
-        host: String,
-        /// The interface asked for.
-        interface: String,
-        /// The interfaces there are.
-        known: Vec<String>,
-    },
+    UnknownInterface { host: String, interface: String, known: Vec<String> },
     /// Text that is not the address or prefix it should be.
-    BadAddress {
-        /// The text that was refused.
-        text: String,
-        /// What was wanted, with an example.
-        wanted: &'static str,
-    },
+    BadAddress { text: String, wanted: &'static str },
     /// A size or count outside what is possible.
-    BadNumber {
-        /// What the number is for, and its limits.
-        rule: String,
-    },
+    BadNumber { rule: String },
     /// A program ended with another status than 0.
     Failed(Box<Failure>),
     /// A program was still running at its time limit, and was killed.

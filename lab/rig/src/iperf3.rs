@@ -8,7 +8,7 @@ use super::error::{Result, RigError};
 use super::host::{Host, parse_address};
 
 /// The summary of a run of iperf3, as the receiver saw it where both ends know.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Throughput {
     /// Rate of payload that arrived, in bits per second.
     pub bits_per_second: f64,

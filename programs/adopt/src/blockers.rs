@@ -323,14 +323,7 @@ mod tests {
 
     #[test]
     fn a_guard_keeps_what_it_is_about_and_nothing_else() {
-        let port = |index| Port {
-            index,
-            name: String::new(),
-            vlan_on: None,
-            own: None,
-            bridging: Bridging::None,
-            tunnel: None,
-        };
+        let port = |index| Port { index, ..Port::default() };
         let guard = Blocker::new(BlockerKind::Queueing, String::new(), String::new());
         assert!(guard.blocks_from(&port(1), Family::V4) && guard.blocks_to(&port(2), Family::V6));
         let guard = guard.at_port(1, Direction::Out).for_family(Family::V4);

@@ -13,14 +13,12 @@ use std::time::SystemTime;
 /// In which program's form messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    Artery {
-        colour: bool,
-    },
+    /// Lines of text, which begin with the level.
+    Artery { colour: bool },
     /// The same as a line of JSON each, for programs that keep logs.
     Json,
-    Click {
-        warnings: bool,
-    },
+    /// As Click's programs write them, which scripts read.
+    Click { warnings: bool },
 }
 
 /// In what form messages are written.

@@ -135,7 +135,7 @@ const USUAL_MTU: u32 = 1500;
 /// The longest packet that every link of IPv6 must carry (RFC 8200 section 5), in bytes.
 const LEAST_IPV6_MTU: u32 = 1280;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Port {
     /// The option, for messages.
     option: String,
@@ -237,15 +237,10 @@ struct Route {
 /// Where a route leads, and with what weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RouteTarget {
-    Gateway {
-        address: IpAddr,
-        port: Option<String>,
-        weight: u32,
-    },
-    Port {
-        name: String,
-        weight: u32,
-    },
+    /// A router on the link of a port, which the address tells where none is named.
+    Gateway { address: IpAddr, port: Option<String>, weight: u32 },
+    /// Hosts on the link of a port.
+    Port { name: String, weight: u32 },
     /// One of `blackhole`, `unreachable`, `prohibited`.
     End(&'static str),
 }

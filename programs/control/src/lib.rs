@@ -65,10 +65,7 @@ impl<S: Read + Write> ControlClient<S> {
     pub fn new(stream: S) -> Result<ControlClient<S>, ControlError> {
         let mut client = ControlClient { stream: BufReader::new(stream) };
         let greeting = client.read_line()?;
-        match greeting.starts_with(GREETING) {
-            true => Ok(client),
-            false => Err(ControlError::Greeting(greeting)),
-        }
+        if greeting.starts_with(GREETING) { Ok(client) } else { Err(ControlError::Greeting(greeting)) }
     }
 
     /// The value of a handler; parameters follow its name.

@@ -432,10 +432,7 @@ impl Filter {
     }
 
     fn queue_event(&mut self, event: FilterEvent) {
-        match self.events.len() < MOST_WAITING {
-            true => self.events.push(event),
-            false => self.counted.lost_events += 1,
-        }
+        if self.events.len() < MOST_WAITING { self.events.push(event) } else { self.counted.lost_events += 1 }
     }
 
     /// Removes a state, and what it counted for.

@@ -42,7 +42,7 @@ pub struct SourceLocation {
 }
 
 /// A statement `table <name> …`, or a table made for a list.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableDefinition {
     /// The table's name, without angle brackets.
     pub name: String,
@@ -76,7 +76,7 @@ pub struct TableAddress {
 }
 
 /// What decides about packets, and on which.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
     /// What it does with packets that match.
     pub action: Action,
@@ -150,9 +150,10 @@ pub struct Rule {
 }
 
 /// What a rule does with the packets that it matches.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Action {
     /// `pass` and `match` rules: packets are not dropped.
+    #[default]
     Pass,
     /// They are dropped, with this reply to the sender.
     Block(BlockReturn),

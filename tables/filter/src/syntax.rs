@@ -12,7 +12,6 @@ pub(crate) mod hosts;
 mod label;
 mod lexer;
 mod loads;
-mod md5;
 mod numbered_names;
 mod numbers;
 mod older;

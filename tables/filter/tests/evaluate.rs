@@ -138,14 +138,9 @@ fn define(tables: &mut Tables, name: &str, entries: &[(IpAddr, u8, bool)]) {
     };
     let definition = TableDefinition {
         name: name.to_string(),
-        is_const: false,
-        is_persistent: false,
-        has_counters: false,
-        is_automatic: false,
         has_list: true,
         addresses: entries.iter().map(address).collect(),
-        files: Vec::new(),
-        place: Default::default(),
+        ..TableDefinition::default()
     };
     tables.define_tables(&[(String::new(), &definition)], &Interfaces::default(), Duration::ZERO).unwrap();
 }

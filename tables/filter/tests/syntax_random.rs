@@ -95,34 +95,19 @@ fn plain(tape: &mut Tape, family: Option<Family>) -> Rule {
         on: tape.maybe(|tape| tape.pick(&on)),
         family,
         protocol,
-        source: Endpoint::default(),
-        destination: Endpoint::default(),
         received_on: tape.maybe(|tape| (tape.chance(2), interface(tape))),
-        user: None,
-        group: None,
-        flags: Flags::default(),
-        icmp: None,
         tos: tape.maybe(|tape| tape.within(1, 255) as u8),
         priority: tape.maybe(|tape| tape.below(8) as u8),
         max_packet_rate: tape.maybe(|tape| (tape.within(1, 99), tape.within(1, 99))),
         set,
-        state: State::default(),
         // Printing has six decimal places: that is how many of the 2³² values can be distinguished.
         probability: tape.maybe(|tape| (f64::from(tape.within(1, 100)) / 100.0 * 4294967295.0 + 0.5) as u32),
-        is_fragment: false,
         scrub: tape.maybe(|tape| scrub(tape, family)).unwrap_or_default(),
-        allows_options: false,
         label: tape.maybe(|tape| tape.pick(&TEXTS).into()).unwrap_or_default(),
-        is_once: false,
         tag: tape.maybe(|tape| tape.pick(&TEXTS).into()).unwrap_or_default(),
         tagged: tape.maybe(|tape| (tape.chance(2), tape.pick(&TEXTS).into())),
         routing_table: tape.maybe(|tape| tape.below(256)),
-        divert: None,
-        nat: None,
-        redirect: None,
-        family_to: None,
-        route: None,
-        place: SourceLocation::default(),
+        ..Rule::default()
     }
 }
 
@@ -334,10 +319,7 @@ fn ways_out(mut pool: Pool) -> Pool {
 fn ruleset(tape: &mut Tape, depth: usize) -> Ruleset {
     let mut found = Ruleset::default();
     for number in 0..tape.within(1, 3) {
-        let one = match depth < 3 && tape.chance(4) {
-            true => anchor(tape, depth, number),
-            false => rule(tape),
-        };
+        let one = if depth < 3 && tape.chance(4) { anchor(tape, depth, number) } else { rule(tape) };
         found.rules.push(one);
     }
     found

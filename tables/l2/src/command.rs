@@ -36,6 +36,7 @@ pub const MOST_STORM: u32 = 1_000_000_000;
 
 /// A command for a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the commands say what is in their fields
 pub enum Command {
     /// `create`: makes the switch.
     Create,
@@ -54,53 +55,24 @@ pub enum Command {
     /// `delspan IF`: sends no more copies there.
     DelSpan(String),
     /// `learn IF`, `-learn IF` and their like: a property of a port that is there or not.
-    Flag {
-        /// The port that is changed.
-        port: String,
-        /// The property that is set or cleared.
-        flag: PortFlag,
-        /// Whether it is to be there.
-        on: bool,
-    },
+    Flag { port: String, flag: PortFlag, on: bool },
     /// `protected IF 1,2`, and `-protected IF` for none: ports that have a group in common don't
     /// talk to each other.
-    Protected {
-        /// The port that is changed.
-        port: String,
-        /// The protected domains of the port.
-        domains: Domains,
-    },
+    Protected { port: String, domains: Domains },
     /// `maxaddr N`: how many addresses are kept.
     MaxAddresses(u32),
     /// `ifmaxaddr IF N`, and `-ifmaxaddr IF` for no limit but that of the switch: how many addresses
     /// a port may have.
-    PortMaxAddresses {
-        /// The port that is changed.
-        port: String,
-        /// Most addresses; None for no limit.
-        limit: Option<u32>,
-    },
+    PortMaxAddresses { port: String, limit: Option<u32> },
     /// `evict` and `-evict`: whether a new address takes the place of the oldest when there are as
     /// many as may be.
     Evict(bool),
     /// `timeout S`: seconds after which an unused address is forgotten; 0 for never.
     Timeout(u32),
-    /// `static IF MAC[@VID]`: an address that stays where it is.
-    Static {
-        /// The port that the address is at.
-        port: String,
-        /// The address of the static entry.
-        address: EtherAddr,
-        /// Its VLAN; that of the switch if not said.
-        vlan: Option<VlanId>,
-    },
-    /// `deladdr MAC[@VID]`: forgets an address.
-    DelAddress {
-        /// The address of the entry to remove.
-        address: EtherAddr,
-        /// Its VLAN; that of the switch if not said.
-        vlan: Option<VlanId>,
-    },
+    /// `static IF MAC[@VID]`: an address that stays where it is; without VID in the VLAN of the switch.
+    Static { port: String, address: EtherAddr, vlan: Option<VlanId> },
+    /// `deladdr MAC[@VID]`: forgets an address; without VID that in the VLAN of the switch.
+    DelAddress { address: EtherAddr, vlan: Option<VlanId> },
     /// `flush`: forgets all addresses that were learned.
     Flush,
     /// `flushall`: forgets all addresses.
@@ -116,42 +88,20 @@ pub enum Command {
     /// `flushrule IF`: forgets the rules of a port.
     FlushRules(String),
     /// `link0` to `link2`, and `-link0` to `-link2`.
-    Link {
-        /// 0, 1 or 2.
-        number: u8,
-        /// Whether it is to be set.
-        on: bool,
-    },
+    Link { number: u8, on: bool },
     /// `vnetid VID`, and `-vnetid` for none: the VLAN of frames without a tag where the port doesn't say.
     VnetId(Option<VlanId>),
     /// `untagged IF VID`, `untagged IF passthrough`, and `-untagged IF`.
-    Untagged {
-        /// The port that is changed.
-        port: String,
-        /// How its frames without a tag are handled.
-        to: Untagged,
-    },
+    Untagged { port: String, to: Untagged },
     /// `tagged IF VIDS`, `tagged IF +VIDS`, `tagged IF -VIDS`, and `-tagged IF` for none.
-    Tagged {
-        /// The port that is changed.
-        port: String,
-        /// The change of the VLANs that it has.
-        change: TaggedChange,
-    },
+    Tagged { port: String, change: TaggedChange },
     /// `rxprio N`, `rxprio packet` and so on: the priority of frames that come in.
     RxPriority(Priority),
     /// `txprio N`, `txprio packet` and so on: the priority of frames that go out.
     TxPriority(Priority),
     /// `storm IF broadcast N`, and `-storm IF broadcast` for no limit: packets a second of a kind that
     /// a port may send.
-    Storm {
-        /// The port that is limited.
-        port: String,
-        /// The kind of packets.
-        kind: StormKind,
-        /// Packets a second; None for no limit.
-        limit: Option<u32>,
-    },
+    Storm { port: String, kind: StormKind, limit: Option<u32> },
     /// `snoop` and `-snoop`: whether frames for groups of IP go to their members only.
     Snoop(bool),
     /// `querier ADDRESS`, and `-querier` for none: source address of the switch's group queries.
@@ -344,6 +294,7 @@ impl StormKind {
 
 /// A command for the spanning tree (IEEE 802.1D-2004 section 17.13 and 17.14 name the bounds).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the commands say what is in their fields
 pub enum SpanningTree {
     /// `proto rstp` or `proto stp`.
     Protocol(StpProtocol),
@@ -358,19 +309,9 @@ pub enum SpanningTree {
     /// `holdcnt N`: 1 to 10.
     HoldCount(u8),
     /// `ifpriority IF N`: 0 to 240, by 16.
-    PortPriority {
-        /// The port that is changed.
-        port: String,
-        /// Priority of the port in the tree.
-        priority: u8,
-    },
+    PortPriority { port: String, priority: u8 },
     /// `ifcost IF N`: 1 to 200000000; `-ifcost IF` has it follow the speed of the link.
-    PortCost {
-        /// The port that is changed.
-        port: String,
-        /// Path cost; None for that of the link's speed.
-        cost: Option<u32>,
-    },
+    PortCost { port: String, cost: Option<u32> },
 }
 
 /// Which spanning tree is spoken.

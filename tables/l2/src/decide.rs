@@ -175,10 +175,7 @@ pub fn admit(view: &View, port: u16, sight: &FrameView<'_>) -> Result<(), Stop> 
         return Err(Stop::Drop(Cause::Reserved));
     }
     let is_bare = sight.tag().is_none_or(|tag| tag & 0xfff == 0) && sight.ether_type != EtherType::QINQ;
-    match of.untagged == Untagged::Passthrough && is_bare {
-        true => Err(Stop::Host(Cause::Passthrough)),
-        false => Ok(()),
-    }
+    if of.untagged == Untagged::Passthrough && is_bare { Err(Stop::Host(Cause::Passthrough)) } else { Ok(()) }
 }
 
 /// Where a frame belongs that came by a port.

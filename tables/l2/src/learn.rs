@@ -466,10 +466,7 @@ impl Learner {
         let to = (from + share).min(self.table.bucket_count());
         let (table, now, timeout) = (self.table.clone(), seconds(now), self.limits.timeout);
         for (_, entry) in table.entries(from..to) {
-            match entry.is_old(now, timeout) {
-                true => self.remove_entry(entry),
-                false => table.bring_back(entry),
-            }
+            if entry.is_old(now, timeout) { self.remove_entry(entry) } else { table.bring_back(entry) }
         }
         self.swept = to;
     }

@@ -62,26 +62,14 @@ use vector::Vector;
 
 /// What a bridge wants done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // a port is its number
 pub enum Action {
-    /// Send this frame on a port.
-    Send {
-        /// Number of the port to send on.
-        port: u16,
-        /// From its destination address on.
-        frame: [u8; Bpdu::FRAME_LEN],
-    },
+    /// Send this frame on a port; it begins with its destination address.
+    Send { port: u16, frame: [u8; Bpdu::FRAME_LEN] },
     /// From now on the port does this.
-    State {
-        /// Number of the port that changes.
-        port: u16,
-        /// The state for the port to take.
-        state: PortState,
-    },
+    State { port: u16, state: PortState },
     /// Forget the addresses that were learned on this port.
-    Flush {
-        /// Number of the port whose addresses go.
-        port: u16,
-    },
+    Flush { port: u16 },
 }
 
 /// The number of rounds after which a bridge counts as not coming to an end. Three rounds for

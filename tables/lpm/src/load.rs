@@ -72,10 +72,7 @@ impl FromStr for AnyPrefix {
 
     /// Reads `address/length`, or a bare address, which is its own prefix.
     fn from_str(text: &str) -> Result<AnyPrefix, NotAPrefix> {
-        match text.contains(':') {
-            true => text.parse().map(AnyPrefix::V6),
-            false => text.parse().map(AnyPrefix::V4),
-        }
+        if text.contains(':') { text.parse().map(AnyPrefix::V6) } else { text.parse().map(AnyPrefix::V4) }
     }
 }
 

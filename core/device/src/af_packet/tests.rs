@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn frames_cross_a_cable_whole_in_order_and_marked() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let mut rx = packet_rx("right", RxSettings::default());
         let mut tx = packet_tx("left");
         let mut sent = batch_of(pool, (0..200).map(|n| frame(BROADCAST, n, 60 + 5 * n as usize)));
@@ -31,9 +29,7 @@ fn frames_cross_a_cable_whole_in_order_and_marked() {
 
 #[test]
 fn what_the_link_cannot_carry_is_dropped_and_counted_and_the_rest_sent() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let mut rx = packet_rx("right", RxSettings::default());
         let mut tx = packet_tx("left");
         let mut sent = Batch::default();
@@ -120,9 +116,7 @@ fn long_frame(pool: &'static Pool, kind: SegmentKind, tagged: bool) -> Packet {
 
 #[test]
 fn long_frames_cross_a_link_whole_with_or_without_a_tag() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let (mut rx, mut tx) = (packet_rx("right", RxSettings::default()), packet_tx("left"));
         let kinds = [SegmentKind::Tcp4, SegmentKind::Tcp6, SegmentKind::Udp];
         for (kind, tagged) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
@@ -159,9 +153,7 @@ fn segments_longer_than_the_link_carries_are_dropped_and_counted() {
 
 #[test]
 fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let mut rx = packet_rx("right", RxSettings::default());
         let mut tagged = frame(BROADCAST, 5, 80);
         tagged[12..18].copy_from_slice(&[0x81, 0, 0x20, 42, 0x88, 0xb5]);
@@ -174,9 +166,7 @@ fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
 
 #[test]
 fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let mut deaf = packet_rx("left", RxSettings::default());
         let mut both = packet_rx("left", RxSettings { outbound: true, ..Default::default() });
         let bypass = TxSettings { qdisc_bypass: true, ..TxSettings::default() };
@@ -198,9 +188,7 @@ fn what_leaves_by_an_interface_does_not_come_back_unless_asked_for() {
 
 #[test]
 fn an_interface_that_goes_down_or_vanishes_is_told() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let (mut rx, mut tx) = (packet_rx("left", RxSettings::default()), packet_tx("left"));
         let mut sent = batch_of(pool, [frame(BROADCAST, 1, 60)]);
         let mut first_error = || {

@@ -12,88 +12,41 @@ use std::sync::{Mutex, PoisonError};
 #[serde(deny_unknown_fields)]
 pub(crate) enum Request {
     /// A packet socket that is bound to nothing, and whose buffer may be longer than the system's limit.
-    PacketSocket {
-        name: String,
-        buffer: Buffer,
-    },
+    PacketSocket { name: String, buffer: Buffer },
     /// An AF_XDP socket that is bound to nothing.
-    XdpSocket {
-        name: String,
-        busy_poll: Option<BusyPoll>,
-    },
+    XdpSocket { name: String, busy_poll: Option<BusyPoll> },
     /// A raw socket for echo requests of ICMP or ICMPv6, and their answers.
-    PingSocket {
-        v6: bool,
-    },
+    PingSocket { v6: bool },
     /// A socket whose messages are samples for the kernel's group of PSAMPLE.
     SampleGroup,
     /// A TCP socket that listens, for ports below 1024.
-    Listen {
-        address: SocketAddr,
-    },
+    Listen { address: SocketAddr },
     /// One queue of a TAP or TUN device; the first makes the device.
-    TapQueue {
-        name: String,
-        settings: TapSettings,
-    },
+    TapQueue { name: String, settings: TapSettings },
     /// Sets up a device that the helper made.
-    ConfigureTap {
-        name: String,
-        settings: TapSettings,
-    },
+    ConfigureTap { name: String, settings: TapSettings },
     /// Sets it up in another way.
-    ChangeTap {
-        name: String,
-        before: TapSettings,
-        after: TapSettings,
-    },
-    BringUp {
-        name: String,
-    },
-    SetMtu {
-        name: String,
-        mtu: u32,
-    },
+    ChangeTap { name: String, before: TapSettings, after: TapSettings },
+    /// Sets the link of a port up.
+    BringUp { name: String },
+    /// Sets the longest packet of a port, in bytes.
+    SetMtu { name: String, mtu: u32 },
     /// Changes the router's own routes of the host by a device that the helper made.
-    ChangeHostRoutes {
-        index: u32,
-        changes: Vec<HostRouteChange>,
-    },
+    ChangeHostRoutes { index: u32, changes: Vec<HostRouteChange> },
     /// Sets the link-local addresses of a device that the helper made.
-    SetLinkLocal {
-        index: u32,
-        addresses: Vec<Ipv6Addr>,
-    },
+    SetLinkLocal { index: u32, addresses: Vec<Ipv6Addr> },
     /// Makes a device that the helper made what its port is like: address, MTU, link state, addresses.
-    KeepHostPort {
-        index: u32,
-        state: HostPortState,
-    },
+    KeepHostPort { index: u32, state: HostPortState },
     /// Hides an interface's frames from the host until the connection that answers is closed.
-    Hide {
-        name: String,
-        index: u32,
-        only_tagged: bool,
-    },
+    Hide { name: String, index: u32, only_tagged: bool },
     /// Attaches the program that hands frames to AF_XDP sockets until the connection that answers is closed.
-    Redirect {
-        name: String,
-        index: u32,
-        queues: u32,
-        attach: Attach,
-    },
-    OpenFile {
-        path: PathBuf,
-        mode: FileMode,
-    },
+    Redirect { name: String, index: u32, queues: u32, attach: Attach },
+    /// Opens a file, and gives its descriptor.
+    OpenFile { path: PathBuf, mode: FileMode },
     /// Moves a file that is written to its name with `.old` at the end.
-    RenameToOld {
-        path: PathBuf,
-    },
+    RenameToOld { path: PathBuf },
     /// Removes a file that was named when the helper started.
-    RemoveFile {
-        path: PathBuf,
-    },
+    RemoveFile { path: PathBuf },
     /// From now on only files are opened that were opened before, or that lie in the
     /// folders that were allowed.
     Lock,

@@ -159,10 +159,7 @@ impl AllowedOpen {
 /// Refuses a path that is not a full one, or goes up.
 fn check_path(path: &Path) -> Result<(), FileRefusal> {
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-    match path.is_absolute() && path.components().all(is_plain) {
-        true => Ok(()),
-        false => Err(FileRefusal::Outside),
-    }
+    if path.is_absolute() && path.components().all(is_plain) { Ok(()) } else { Err(FileRefusal::Outside) }
 }
 
 /// Whether a path is that of something in a folder.

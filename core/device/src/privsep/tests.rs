@@ -201,16 +201,7 @@ fn a_helper_changes_ports_and_its_own_devices_and_no_others() {
         assert!(matches!(helper.exchange::<DoneResult>(&request).0, Err(DeviceError::BeyondHelper { .. })));
         run("ip tuntap add foreign mode tap");
         for name in ["foreign", "new"] {
-            let settings = TapSettings {
-                name: name.to_owned(),
-                ethernet: true,
-                addresses: Vec::new(),
-                mac: None,
-                mtu: None,
-                queues: 1,
-                routes: Vec::new(),
-                is_host_port: false,
-            };
+            let settings = TapSettings::new(name);
             let request = Request::TapQueue { name: name.to_owned(), settings };
             let (made, queue) = helper.exchange::<Result<String, DeviceError>>(&request);
             assert!(matches!(made, Err(DeviceError::BeyondHelper { .. })) && queue.is_none(), "{name}");

@@ -1,5 +1,5 @@
 use super::*;
-use crate::namespace::{in_namespace, may_make_taps, run, try_run};
+use crate::namespace::{run, try_run, with_taps};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,7 @@ fn turn_round(ip: &mut [u8]) {
 
 #[test]
 fn what_the_host_sends_by_a_tun_comes_here_and_goes_back() {
-    if !may_make_taps() {
-        return;
-    }
-    in_namespace(|| {
+    with_taps(|| {
         let pool = Pool::new(256, 8).unwrap();
         let device = TapDevice::open(&settings("tun%d", false)).unwrap();
         assert_eq!(device.interface.name, "tun0");
@@ -60,10 +57,7 @@ fn what_the_host_sends_by_a_tun_comes_here_and_goes_back() {
 
 #[test]
 fn a_jumbo_packet_goes_into_a_big_frame() {
-    if !may_make_taps() {
-        return;
-    }
-    in_namespace(|| {
+    with_taps(|| {
         let pool = Pool::new(256, 8).unwrap();
         let jumbo = TapSettings { mtu: Some(9000), ..settings("jumbo", false) };
         let device = TapDevice::open(&jumbo).unwrap();
@@ -79,10 +73,7 @@ fn a_jumbo_packet_goes_into_a_big_frame() {
 
 #[test]
 fn a_tap_gets_the_address_and_state_asked_for_and_vanishes_with_its_port() {
-    if !may_make_taps() {
-        return;
-    }
-    in_namespace(|| {
+    with_taps(|| {
         let mac = [2, 0, 0, 0, 0, 0x77];
         let device = TapDevice::open(&TapSettings { mac: Some(mac), ..settings("art0", true) }).unwrap();
         assert_eq!((device.interface.mac, device.interface.up), (Some(mac), true));
@@ -100,10 +91,7 @@ fn a_tap_gets_the_address_and_state_asked_for_and_vanishes_with_its_port() {
 
 #[test]
 fn a_device_has_several_addresses_of_a_family_and_routes_with_a_metric() {
-    if !may_make_taps() {
-        return;
-    }
-    in_namespace(|| {
+    with_taps(|| {
         let route = |to: &str, len, gateway: &str| HostRoute {
             to: (to.parse().unwrap(), len),
             gateway: gateway.parse().unwrap(),
@@ -133,10 +121,7 @@ fn a_device_has_several_addresses_of_a_family_and_routes_with_a_metric() {
 
 #[test]
 fn a_device_that_is_there_gets_other_addresses_routes_and_mtu() {
-    if !may_make_taps() {
-        return;
-    }
-    in_namespace(|| {
+    with_taps(|| {
         let address = |text: &str, len| (text.parse::<IpAddr>().unwrap(), len);
         let route = |to, gateway: &str| HostRoute { to, gateway: gateway.parse().unwrap(), metric: 4096 };
         let mut before = settings("art0", true);
@@ -164,10 +149,7 @@ fn a_device_that_is_there_gets_other_addresses_routes_and_mtu() {
 
 #[test]
 fn a_device_that_was_taken_away_or_down_is_told_apart() {
-    if !may_make_taps() {
-        return;
-    }
-    in_namespace(|| {
+    with_taps(|| {
         let pool = Pool::new(256, 8).unwrap();
         let device = TapDevice::open(&settings("art0", true)).unwrap();
         let (mut rx, mut tx) = (device.rx(0, 0).unwrap(), device.tx(0).unwrap());

@@ -10,6 +10,7 @@ use crate::{Interface, PortSpec, Ports, RxQueue, RxSettings, TxQueue, TxSettings
 use artery_packet::{Batch, Pool};
 use artery_wire::build::{ether, ip4};
 use rustix::thread::{CpuSet, sched_setaffinity};
+use std::ops::DerefMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,9 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// Rounds; the best one counts, as other work on the machine only slows a round down.
 const ROUNDS: usize = 30;
 
-type Halves = (Box<dyn RxQueue>, Box<dyn TxQueue>);
+/// A queue, or the handle to one that was taken from a port.
+type Half<Q> = Box<dyn DerefMut<Target = Q>>;
+type Halves = (Half<dyn RxQueue>, Half<dyn TxQueue>);
 
 fn pin(processor: usize) {
     let mut set = CpuSet::new();
@@ -66,43 +69,15 @@ fn packet_port(rx: &str, tx: &str, pool: &'static Pool) -> Halves {
     let spec = |name: &str, receive, transmit| PortSpec::Interface { name: name.into(), receive, transmit };
     let rx = ports.open(spec(rx, Some(receive), None), pool).unwrap().rx(0).unwrap();
     let tx = ports.open(spec(tx, None, Some(bypass)), pool).unwrap().tx(0).unwrap();
-    (Box::new(Taken(rx)), Box::new(Taken(tx)))
-}
-
-/// A queue behind the handle that was taken from a port.
-struct Taken<H>(H);
-impl RxQueue for Taken<crate::RxHandle> {
-    fn receive(
-        &mut self,
-        pool: &'static Pool,
-        max: usize,
-        into: &mut Batch,
-    ) -> Result<usize, crate::DeviceError> {
-        self.0.receive(pool, max, into)
-    }
-    fn fd(&self) -> Option<rustix::fd::BorrowedFd<'_>> {
-        self.0.fd()
-    }
-    fn counters(&self) -> crate::RxCounters {
-        self.0.counters()
-    }
-}
-impl TxQueue for Taken<crate::TxHandle> {
-    fn transmit(&mut self, batch: &mut Batch) -> Result<usize, crate::DeviceError> {
-        self.0.transmit(batch)
-    }
-    fn fd(&self) -> Option<rustix::fd::BorrowedFd<'_>> {
-        self.0.fd()
-    }
-    fn counters(&self) -> crate::TxCounters {
-        self.0.counters()
-    }
+    (Box::new(rx), Box::new(tx))
 }
 
 fn xdp_port(attach: Attach, rx: &str, tx: &str, pool: &'static Pool) -> Halves {
     let settings = XdpSettings { attach, ..XdpSettings::default() };
     let open = |name| XdpPort::open(&Interface::find(name).unwrap(), &settings, 1, pool).unwrap();
-    (Box::new(open(rx).rx(0, &RxSettings::default()).unwrap()), Box::new(open(tx).tx(0).unwrap()))
+    let rx: Box<dyn RxQueue> = Box::new(open(rx).rx(0, &RxSettings::default()).unwrap());
+    let tx: Box<dyn TxQueue> = Box::new(open(tx).tx(0).unwrap());
+    (Box::new(rx), Box::new(tx))
 }
 
 /// Receives and drops, sends the same packets over and over, forwards: millions a second each.

@@ -30,6 +30,14 @@ fn cable() {
     wait_for_carriers();
 }
 
+/// Runs `test` in a fresh namespace with such a cable.
+fn on_a_cable(test: impl FnOnce(&'static Pool) + Send) {
+    in_namespace(|| {
+        cable();
+        test(pool());
+    });
+}
+
 /// Waits until the kernel sends by both ends: it notices carriers once a second only.
 fn wait_for_carriers() {
     let end = Instant::now() + Duration::from_secs(5);
@@ -41,9 +49,7 @@ fn wait_for_carriers() {
 
 #[test]
 fn a_queue_that_is_blind_takes_frames_for_this_hosts_until_it_sees_again() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let port = open("right", &settings(Attach::Native), pool);
         let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
         for (number, blind, expected) in [(1, true, PacketType::Host), (2, false, PacketType::Broadcast)] {
@@ -60,9 +66,7 @@ fn a_queue_that_is_blind_takes_frames_for_this_hosts_until_it_sees_again() {
 #[test]
 fn frames_come_in_whole_in_order_and_marked_by_every_program() {
     for attach in [Attach::Native, Attach::Generic] {
-        in_namespace(|| {
-            cable();
-            let pool = pool();
+        on_a_cable(|pool| {
             let port = open("right", &settings(attach), pool);
             let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));
             let mut sent = Batch::default();
@@ -125,9 +129,7 @@ fn what_the_link_carries_leaves_whole_and_in_order_and_the_rest_is_counted() {
 fn what_is_unfinished_is_finished_before_it_leaves() {
     use artery_packet::{PacketOffload, SegmentKind, Segments};
     use artery_wire::build::{ether, ip4};
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let port = open("left", &settings(Attach::Best), pool);
         let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right", RxSettings::default()));
         let link = || ether("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff");
@@ -158,9 +160,7 @@ fn what_is_unfinished_is_finished_before_it_leaves() {
 
 #[test]
 fn a_ring_that_is_full_leaves_packets_in_the_batch_and_none_is_lost() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let port = open("left", &XdpSettings { ring: 64, ..settings(Attach::Best) }, pool);
         let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right", RxSettings::default()));
         let mut sent = Batch::default();
@@ -184,9 +184,7 @@ fn a_ring_that_is_full_leaves_packets_in_the_batch_and_none_is_lost() {
 
 #[test]
 fn every_frame_is_back_in_the_pool_when_a_port_is_closed_and_it_opens_again_at_once() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         for round in 0..20 {
             let port = open("right", &settings([Attach::Native, Attach::Generic][round % 2]), pool);
             let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
@@ -319,9 +317,7 @@ fn frames_without_room_and_an_empty_pool_are_counted() {
 
 #[test]
 fn an_interface_that_goes_down_or_vanishes_is_told_once() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let port = open("left", &settings(Attach::Best), pool);
         let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), port.tx(0).unwrap());
         let batch = || batch_of(pool, [frame(BROADCAST, 1, 60)]);
@@ -350,9 +346,7 @@ fn an_interface_that_goes_down_or_vanishes_is_told_once() {
 
 #[test]
 fn what_waits_in_the_ring_leaves_by_calls_without_packets() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let port = open("left", &settings(Attach::Best), pool);
         let (mut tx, mut rx) = (port.tx(0).unwrap(), packet_rx("right", RxSettings::default()));
         assert!(!tx.unsettled());
@@ -411,9 +405,7 @@ fn a_queue_is_not_opened_when_there_is_too_little_to_receive_into() {
 
 #[test]
 fn who_has_no_room_is_not_idle() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let mut rx = open("left", &settings(Attach::Best), pool).rx(0, &RxSettings::default()).unwrap();
         run("ip link set left down");
         let mut errors = |max| (0..2000).find_map(|_| rx.receive(pool, max, &mut Batch::default()).err());
@@ -424,9 +416,7 @@ fn who_has_no_room_is_not_idle() {
 
 #[test]
 fn the_report_tells_what_was_got_and_why_not_more() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         assert_eq!(
             open("left", &settings(Attach::Best), pool).report().to_string(),
             "left: AF_XDP on 1 queue of veth, copying (Operation not supported), in the driver; finishes \
@@ -445,9 +435,7 @@ fn the_report_tells_what_was_got_and_why_not_more() {
 
 #[test]
 fn frames_come_by_busy_polling_too() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let busy_poll = Some(BusyPoll { microseconds: 20, budget: 64 });
         let port = open("right", &XdpSettings { busy_poll, ..settings(Attach::Best) }, pool);
         let (mut rx, mut tx) = (port.rx(0, &RxSettings::default()).unwrap(), packet_tx("left"));

@@ -35,7 +35,7 @@ pub(super) struct Connection {
     pub(super) span: Span,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Prototype {
     /// Empty for a compound without a name.
     pub(super) name: String,
@@ -61,19 +61,7 @@ pub(super) const OUTPUT: ItemId = 1;
 
 impl Prototype {
     pub(super) fn file(span: Span) -> Prototype {
-        Prototype {
-            name: String::new(),
-            span,
-            depth: 0,
-            formals: Vec::new(),
-            defines: Vec::new(),
-            items: Vec::new(),
-            by_name: HashMap::new(),
-            connections: Vec::new(),
-            ports: [0, 0],
-            flawed: false,
-            uncounted: 0,
-        }
+        Prototype { span, ..Prototype::default() }
     }
 
     pub(super) fn compound(name: &str, span: Span, depth: usize) -> Prototype {

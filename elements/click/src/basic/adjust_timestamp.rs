@@ -86,9 +86,7 @@ mod tests {
     /// The new timestamp of a packet.
     fn moved(config: &str, time: Time) -> Time {
         let mut bench = Bench::new(&CLASS, config);
-        let mut packet = bench.packet(b"x");
-        packet.set_timestamp(time);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"x", |packet| packet.set_timestamp(time));
         bench.next_sent(0).unwrap().timestamp()
     }
 

@@ -145,9 +145,7 @@ mod tests {
     }
     /// The output by which a packet of an aggregate leaves.
     fn output(bench: &mut Bench, aggregate: u32) -> Option<usize> {
-        let mut packet = bench.packet(b"x");
-        packet.set_annotation(anno::AGGREGATE, aggregate.to_ne_bytes());
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"x", |packet| packet.set_annotation(anno::AGGREGATE, aggregate.to_ne_bytes()));
         (0..3).find(|output| bench.next_sent(*output).is_some())
     }
 

@@ -61,9 +61,7 @@ mod tests {
     #[test]
     fn with_ip_the_length_is_that_from_the_network_header_on() {
         let mut bench = Bench::new(&CLASS, "IP true");
-        let mut packet = bench.packet(b"abcde");
-        packet.set_network_header(2);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"abcde", |packet| packet.set_network_header(2));
         assert_eq!(aggregate(&bench.expect(0, b"abcde")), 3);
         bench.push(0, b"no header");
         bench.expect(1, b"no header");

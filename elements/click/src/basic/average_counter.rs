@@ -77,10 +77,7 @@ pub(super) fn format_significant(number: f64) -> String {
 
 /// Digits without the zeros that end them behind a point.
 fn without_zeros(digits: &str) -> &str {
-    match digits.contains('.') {
-        true => digits.trim_end_matches('0').trim_end_matches('.'),
-        false => digits,
-    }
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
 impl Element for AverageCounter {

@@ -59,9 +59,7 @@ mod tests {
     #[test]
     fn without_a_length_the_annotation_says_how_much_is_missing() {
         let mut bench = Bench::new(&CLASS, "");
-        let mut packet = bench.packet(b"ab");
-        packet.set_annotation(anno::EXTRA_LENGTH, 3u32.to_ne_bytes());
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"ab", |packet| packet.set_annotation(anno::EXTRA_LENGTH, 3u32.to_ne_bytes()));
         let packet = bench.expect(0, b"ab\0\0\0");
         assert_eq!(packet.annotation(anno::EXTRA_LENGTH), [0; 4]);
     }

@@ -50,9 +50,7 @@ mod tests {
 
     fn bench(color: u8) -> Bench {
         let mut bench = Bench::setup(&CLASS, "").outputs(2).build().unwrap();
-        let mut packet = bench.packet(b"x");
-        packet.set_annotation(16, [color]);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"x", |packet| packet.set_annotation(16, [color]));
         bench
     }
 

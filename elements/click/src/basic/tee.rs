@@ -82,9 +82,7 @@ mod tests {
     #[test]
     fn each_output_gets_a_copy() {
         let mut bench = Bench::setup(&CLASS, "3").outputs(3).build().unwrap();
-        let mut packet = bench.packet(b"x");
-        packet.set_annotation(16, [7]);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"x", |packet| packet.set_annotation(16, [7]));
         (0..3).for_each(|output| assert_eq!(bench.expect(output, b"x").paint(), 7));
         bench.expect_nothing_more();
     }

@@ -225,9 +225,7 @@ mod tests {
     /// Seconds of the packets that leave by output 0, of packets of these seconds.
     fn passed(bench: &mut Bench, seconds: &[u64]) -> Vec<u64> {
         for &second in seconds {
-            let mut packet = bench.packet(b"x");
-            packet.set_timestamp(Time::new(second, 0));
-            bench.push_packets(0, [packet]);
+            bench.push_with(0, b"x", |packet| packet.set_timestamp(Time::new(second, 0)));
         }
         bench.drain_sent(0).iter().map(|packet| packet.timestamp().seconds()).collect()
     }

@@ -69,9 +69,7 @@ mod tests {
     fn bench(config: &str, times: &[u64]) -> Bench {
         let mut bench = Bench::new(&CLASS, config);
         for &seconds in times {
-            let mut packet = bench.packet(b"x");
-            packet.set_timestamp(Time::new(seconds, 0));
-            bench.push_packets(0, [packet]);
+            bench.push_with(0, b"x", |packet| packet.set_timestamp(Time::new(seconds, 0)));
         }
         assert_eq!(bench.drain_sent(0).len(), times.len());
         bench

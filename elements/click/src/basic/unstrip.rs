@@ -32,9 +32,7 @@ mod tests {
     #[test]
     fn brings_stripped_bytes_back() {
         let mut bench = Bench::new(&CLASS, "2");
-        let mut packet = bench.packet(b"abcd");
-        packet.strip(2).unwrap();
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"abcd", |packet| packet.strip(2).unwrap());
         bench.expect(0, b"abcd");
     }
 

@@ -63,9 +63,7 @@ mod tests {
     #[test]
     fn output_1_takes_them_if_it_is_there() {
         let mut bench = Bench::new(&CLASS, "");
-        let mut packet = bench.packet(b"x");
-        packet.set_packet_type(PacketType::Broadcast);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"x", |packet| packet.set_packet_type(PacketType::Broadcast));
         bench.expect(1, b"x");
     }
 }

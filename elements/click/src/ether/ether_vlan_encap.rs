@@ -110,9 +110,7 @@ mod tests {
     fn the_native_vlan_has_no_tag() {
         let mut bench = Bench::new(&CLASS, &format!("{ARGS}, ANNO"));
         for vlan in [0, 9] {
-            let mut packet = bench.packet(ip4().bytes());
-            packet.set_annotation(anno::VLAN_TCI, [0, vlan]);
-            bench.push_packets(0, [packet]);
+            bench.push_with(0, ip4().bytes(), |packet| packet.set_annotation(anno::VLAN_TCI, [0, vlan]));
         }
         bench.expect(0, ether([1; 6], [2; 6]).ip4(ip4()).bytes());
         bench.expect(0, ether([1; 6], [2; 6]).vlan(9).ip4(ip4()).bytes());

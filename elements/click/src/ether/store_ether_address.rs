@@ -103,9 +103,7 @@ mod tests {
     #[test]
     fn an_annotation_may_hold_it() {
         let mut bench = Bench::new(&CLASS, "1, ANNO 4");
-        let mut packet = bench.packet(b"abcdefgh");
-        packet.set_annotation(4, *b"123456");
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"abcdefgh", |packet| packet.set_annotation(4, *b"123456"));
         bench.expect(0, b"a123456h");
     }
 

@@ -41,10 +41,7 @@ impl<W> OutputFile<W> {
         open: impl FnOnce(&str) -> Result<W, E>,
     ) -> Result<(), E> {
         self.is_pending = true;
-        match is_replacing {
-            true => check(&self.path),
-            false => self.open_pending(open).map(drop),
-        }
+        if is_replacing { check(&self.path) } else { self.open_pending(open).map(drop) }
     }
 
     /// Opens it if that is to be done; says whether it did.

@@ -4,7 +4,6 @@
 mod describe;
 mod draft;
 mod ip_options;
-mod md5;
 mod options;
 mod read;
 mod tcp_options;

@@ -287,9 +287,7 @@ mod tests {
         for (length, first, output) in [(12, 0x45, 0), (13, 0x45, 1), (19, 0x45, 1), (28, 0x65, 1)] {
             let quote = [&[first], &lost[1..length]].concat();
             let error = ip4().icmp(IcmpType(3), 1, [0; 4]).payload(quote).bytes();
-            let mut packet = bench.packet(&error);
-            packet.set_headers(0, 20);
-            bench.push_packets(0, [packet]);
+            bench.push_with(0, &error, |packet| packet.set_headers(0, 20));
             let left = bench.next_sent(output).unwrap();
             assert_eq!(left.data() == error, output == 1, "{length}");
         }

@@ -45,9 +45,7 @@ mod tests {
         for payload in [&b""[..], b"odd", b"even"] {
             let mut bench = Bench::new(&CLASS, "");
             let request = icmp_echo("1.0.0.1", "2.0.0.2", 5, 6).ttl(3).dont_fragment().payload(payload);
-            let mut packet = bench.packet(request.bytes());
-            packet.set_annotation(anno::PAINT, [3]);
-            bench.push_packets(0, [packet]);
+            bench.push_with(0, request.bytes(), |packet| packet.set_annotation(anno::PAINT, [3]));
             let reply = ip4().src("2.0.0.2").dst("1.0.0.1").ttl(255).icmp_echo_reply(5, 6).payload(payload);
             let packet = bench.expect(0, reply.bytes());
             assert_eq!((packet.dst_ip().octets(), packet.paint()), ([1, 0, 0, 1], 0));

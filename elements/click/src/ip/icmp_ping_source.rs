@@ -437,9 +437,7 @@ mod tests {
     fn a_reply_without_timestamp_counts_and_its_time_does_not() {
         let mut bench = bench("");
         bench.advance_time(Duration::from_secs(2));
-        let mut packet = bench.packet(reply(1).bytes());
-        packet.set_network_header(0);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, reply(1).bytes(), |packet| packet.set_network_header(0));
         assert!(bench.stderr_text().ends_with("3 bytes from 2.0.0.2: icmp_seq=1 ttl=60\n"));
         let sent = "2 packets transmitted, 1 received, 50% packet loss\n";
         assert_eq!(bench.read("summary", "").unwrap(), sent);

@@ -160,9 +160,7 @@ mod tests {
     #[test]
     fn the_destination_may_come_from_the_annotation() {
         let mut bench = Bench::new(&CLASS, "4, 1.0.0.1, DST_ANNO");
-        let mut packet = bench.packet(b"inner");
-        packet.set_dst_ip(Ipv4Addr::new(9, 9, 9, 9));
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"inner", |packet| packet.set_dst_ip(Ipv4Addr::new(9, 9, 9, 9)));
         bench.expect(0, header().dst("9.9.9.9").bytes());
         assert_eq!(bench.read("dst", "").unwrap(), "DST_ANNO");
     }

@@ -344,9 +344,7 @@ mod tests {
     fn a_file_takes_the_lines_when_told() {
         let path = std::env::temp_dir().join(format!("artery-ip-print-{}", std::process::id()));
         let mut bench = Bench::new(&CLASS, &format!("x, OUTFILE {}", path.display()));
-        let mut packet = bench.packet(udp().bytes());
-        packet.set_network_header(0);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, udp().bytes(), |packet| packet.set_network_header(0));
         assert_eq!(bench.stderr_text(), "");
         drop(bench);
         let text = std::fs::read_to_string(&path).unwrap();

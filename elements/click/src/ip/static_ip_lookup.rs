@@ -26,9 +26,7 @@ mod tests {
     #[test]
     fn packets_are_routed_and_routes_stay() {
         let mut bench = Bench::setup(&CLASS, "10/8 1, 0/0 1.1.1.1 0").outputs(2).build().unwrap();
-        let mut packet = bench.packet("x");
-        packet.set_dst_ip([10, 0, 0, 1].into());
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, "x", |packet| packet.set_dst_ip([10, 0, 0, 1].into()));
         bench.expect(1, "x");
         assert_eq!(bench.read("lookup", "9.9.9.9").unwrap(), "0 1.1.1.1");
         assert!(bench.write("add", "11/8 1").is_err());

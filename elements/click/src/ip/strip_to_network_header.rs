@@ -58,9 +58,7 @@ mod tests {
     #[test]
     fn a_packet_that_ends_before_its_header_is_dropped() {
         let mut bench = Bench::new(&CLASS, "");
-        let mut packet = bench.packet(b"link");
-        packet.set_network_header(14);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"link", |packet| packet.set_network_header(14));
         bench.expect_dropped(DropReason::TooShort, 1);
         survives_anything(&CLASS, "", 1);
     }

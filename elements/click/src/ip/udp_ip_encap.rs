@@ -145,9 +145,7 @@ mod tests {
     #[test]
     fn the_destination_may_come_from_the_annotation() {
         let mut bench = Bench::new(&CLASS, "1.0.0.1, 1234, DST_ANNO, 53");
-        let mut packet = bench.packet(b"data!");
-        packet.set_dst_ip(Ipv4Addr::new(9, 9, 9, 9));
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, b"data!", |packet| packet.set_dst_ip(Ipv4Addr::new(9, 9, 9, 9)));
         bench.expect(0, datagram().dst("9.9.9.9").bytes());
     }
 

@@ -70,9 +70,7 @@ mod tests {
     fn said(config: &str) -> String {
         let mut bench = Bench::new(&CLASS, config);
         let bytes = ip6().src("2001:db8::1").dst("2001:db8::2").hop_limit(9).udp(1, 2).payload("abc").bytes();
-        let mut packet = bench.packet(&bytes);
-        packet.set_network_header(0);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, &bytes, |packet| packet.set_network_header(0));
         bench.expect(0, bytes);
         bench.stderr_text()
     }

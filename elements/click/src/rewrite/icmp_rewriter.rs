@@ -337,9 +337,7 @@ mod tests {
         (rewriter, bench)
     }
     fn push(bench: &mut Bench, bytes: Vec<u8>) {
-        let mut packet = bench.packet(bytes);
-        packet.set_headers(0, 20);
-        bench.push_packets(0, [packet]);
+        bench.push_with(0, bytes, |packet| packet.set_headers(0, 20));
     }
     /// An error of a router about what it quotes.
     fn error(icmp_type: u8, to: &str, quoted: &[u8]) -> Vec<u8> {

@@ -160,10 +160,7 @@ impl Pattern {
         if self.variation == 0 {
             return Some(rewritten);
         }
-        let base = match self.with_ports {
-            true => u32::from(rewritten.sport),
-            false => u32::from(rewritten.src),
-        };
+        let base = if self.with_ports { u32::from(rewritten.sport) } else { u32::from(rewritten.src) };
         let varied = |by: u32| match self.with_ports {
             true => FlowId { sport: (base + by) as u16, ..rewritten },
             false => FlowId { src: (base + by).into(), ..rewritten },

@@ -13,7 +13,7 @@ use std::hint::black_box;
 const YOUNG: u32 = 1 << 16;
 
 /// What was measured of tables of a size.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) family: u8,
     pub(super) on_huge_pages: bool,
@@ -55,16 +55,7 @@ fn row<K: Numbered>(
     storage: &dyn Storage,
     on_huge_pages: bool,
 ) -> anyhow::Result<Row> {
-    let mut row = Row {
-        family: K::FAMILY,
-        on_huge_pages,
-        flows,
-        installs: Vec::new(),
-        bytes: Vec::new(),
-        find: Vec::new(),
-        touch: Vec::new(),
-        uncounted: Vec::new(),
-    };
+    let mut row = Row { family: K::FAMILY, on_huge_pages, flows, ..Row::default() };
     for round in 0..plan.tables {
         let before = resident();
         let mut table = table::<K>(FlowLimits { flows, young: YOUNG }, FlowSettings::default(), storage)?;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One measured quantity: the median of several runs, and how far they were apart.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Which experiment, such as `click1999`.
     pub experiment: String,
@@ -51,8 +51,6 @@ impl Measurement {
         Measurement {
             experiment: experiment.into(),
             engine: engine.into(),
-            params: BTreeMap::new(),
-            cpu: String::new(),
             threads: 1,
             reps: runs.len(),
             value: summary.median,
@@ -60,7 +58,7 @@ impl Measurement {
             min: summary.min,
             max: summary.max,
             stddev: summary.stddev,
-            notes: String::new(),
+            ..Measurement::default()
         }
     }
     /// Says what was chosen for the runs.

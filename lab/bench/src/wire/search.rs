@@ -69,10 +69,7 @@ pub(crate) fn loss_free<E>(
     }
     for _ in 0..care.halvings {
         let middle = (low + high) / 2.0;
-        match is_carried(middle)? {
-            true => low = middle,
-            false => high = middle,
-        }
+        if is_carried(middle)? { low = middle } else { high = middle }
     }
     Ok((low > 0.0).then_some(low))
 }

@@ -217,10 +217,7 @@ fn exchange(more: Receiver<Exchange>) {
 
 impl Exchange {
     fn waits_for(&self) -> PollFlags {
-        match self.sent > 0 && self.sent < self.length {
-            true => PollFlags::IN | PollFlags::OUT,
-            false => PollFlags::IN,
-        }
+        if self.sent > 0 && self.sent < self.length { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
     }
 
     /// Sends and receives what it can. False if the connection has come to its end.

@@ -103,10 +103,7 @@ fn harmed_of_exceptions(rig: &Rig, knows_flows: bool) -> Result<(usize, usize)> 
     let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(FIRST_PORT)));
     load.fill(OPEN)?;
     let second = Running::run(&b.host, &graph(FIVE), &[])?;
-    let exceptions = match knows_flows {
-        true => mirrored_exceptions(&first, &second)?,
-        false => 0,
-    };
+    let exceptions = if knows_flows { mirrored_exceptions(&first, &second)? } else { 0 };
     assert_eq!(load.settle().harmed(|_| true), 0);
     first.kill();
     a.cut(true)?;
@@ -147,9 +144,10 @@ fn harmed(rig: &Rig, knows_flows: bool) -> Result<(usize, usize)> {
     let mut first = Running::run(&a.host, &graph(FIRST), &[])?;
     let second = Running::run(&b.host, &graph(SECOND), &[])?;
     let mut load = Load::new(&net.client, SERVICE, Arc::new(AtomicU16::new(FIRST_PORT)));
-    match knows_flows {
-        true => mirrored(&first, &second, &mut load)?,
-        false => load.fill(OPEN)?,
+    if knows_flows {
+        mirrored(&first, &second, &mut load)?
+    } else {
+        load.fill(OPEN)?
     }
     assert_eq!(load.settle().harmed(|_| true), 0);
     assert_eq!(load.shares().len(), 4, "{:?}", load.shares());

@@ -59,7 +59,7 @@ pub(super) struct Line {
 }
 
 /// One case: what is done, and what must come of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Case {
     pub(super) line: usize,
     pub(super) name: String,

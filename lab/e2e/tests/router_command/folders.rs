@@ -119,17 +119,13 @@ fn a_reload_rereads_addresses_routes_and_rules_and_a_mistake_changes_nothing() {
         let refused = || ask_tcp(&net.a, FAR[0], 80);
         // Each mistake is named by its file and line.
         for (name, text, expected) in [
-            ("pf.conf", "block return\npass in on em9\n", "pf.conf:2: on em9: no interface here"),
-            ("mygate", "10.7.7.7\n", "mygate:1: 0.0.0.0/0: gateway 10.7.7.7: no port has an address"),
-            (
-                "hostname.em1",
-                "inet 10.0.1.9/24\n",
-                "hostname.em1:1: em1: 10.0.1.0/24 is the network of port em0",
-            ),
+            ("pf.conf", "block return\npass in on em9\n", "2: on em9: no interface here"),
+            ("mygate", "10.7.7.7\n", "1: 0.0.0.0/0: gateway 10.7.7.7: no port has an address"),
+            ("hostname.em1", "inet 10.0.1.9/24\n", "1: em1: 10.0.1.0/24 is the network of port em0"),
         ] {
             let before = std::fs::read_to_string(folder.path().join(name)).unwrap();
             write(&folder, name, text);
-            assert!(router.reload(expected)?.contains("the running one stays"));
+            assert!(router.reload(&format!("{name}:{expected}"))?.contains("the running one stays"));
             write(&folder, name, &before);
             assert_eq!(refused()?, Said::You(OUTSIDE[0].parse().unwrap()), "{name}");
             line.echo()?;
@@ -196,58 +192,31 @@ fn ports_get_their_first_ipv6_addresses_by_a_reload() {
 
 #[test]
 fn a_folder_makes_a_router_if_and_only_if_import_and_dry_run_refuse_nothing() {
+    let em1 = "hostname.em1";
     on_the_net("folder-judged", |net| {
         for (name, text, expected) in [
             ("hostname.em2", "up\n", None),
             ("mygate", "10.0.2.2\n10.0.2.3\n", None),
-            ("hostname.em1", "dhcp\n", Some("hostname.em1:1: 'dhcp' asks others for an address")),
-            ("hostname.em1", "inet6 autoconf\n", Some("hostname.em1:1: 'inet6 autoconf' asks others")),
-            ("hostname.em1", "inet 10.0.2.1\n", Some("hostname.em1:1: how long is the prefix of 10.0.2.1?")),
+            (em1, "dhcp\n", Some("1: 'dhcp' asks others for an address")),
+            (em1, "inet6 autoconf\n", Some("1: 'inet6 autoconf' asks others")),
+            (em1, "inet 10.0.2.1\n", Some("1: how long is the prefix of 10.0.2.1?")),
+            (em1, "inet 10.0.1.7/24\n", Some("1: em1: 10.0.1.0/24 is the network of port em0")),
+            (em1, "inet 10.0.2.1/24\ninet6 fd00::1 64\nmtu 1000\n", Some("3: em1 carries 1000 bytes")),
+            (em1, "inet 10.0.2.1/24\nvlan 5\n", Some("2: 'parent' and 'vnetid' make a vlan(4)")),
+            (em1, "inet 10.0.2.1/24\nmedia auto\n", Some("2: 'media' is nothing that is known")),
             (
-                "hostname.em1",
-                "inet 10.0.1.7/24\n",
-                Some("hostname.em1:1: em1: 10.0.1.0/24 is the network of port em0"),
-            ),
-            (
-                "hostname.em1",
-                "inet 10.0.2.1/24\ninet6 fd00::1 64\nmtu 1000\n",
-                Some("hostname.em1:3: em1 carries 1000 bytes"),
-            ),
-            (
-                "hostname.em1",
-                "inet 10.0.2.1/24\nvlan 5\n",
-                Some("hostname.em1:2: 'parent' and 'vnetid' make a vlan(4)"),
-            ),
-            (
-                "hostname.em1",
-                "inet 10.0.2.1/24\nmedia auto\n",
-                Some("hostname.em1:2: 'media' is nothing that is known"),
-            ),
-            (
-                "hostname.em1",
+                em1,
                 "inet 10.0.2.1/24\n!route add 10.9/16 10.8.8.8\n",
-                Some("hostname.em1:2: 10.9.0.0/16: gateway 10.8.8.8"),
+                Some("2: 10.9.0.0/16: gateway 10.8.8.8"),
             ),
-            (
-                "hostname.em1",
-                "inet 10.0.2.1/24\n!route delete default\n",
-                Some("hostname.em1:2: only 'route add'"),
-            ),
-            (
-                "hostname.em*",
-                "inet 10.0.3.1/24\n",
-                Some("hostname.em*:1: an address is that of one interface"),
-            ),
-            (
-                "hostname.vport0",
-                "inet 10.0.3.1/24\n",
-                Some("hostname.vport0:1: vport0 is not a port of a switch"),
-            ),
-            ("mygate", "the.gate\n", Some("mygate:1: 'the.gate' is not a gateway; write its address")),
-            ("mygate", "10.7.7.7\n", Some("mygate:1: 0.0.0.0/0: gateway 10.7.7.7")),
-            ("pf.conf", "pass\nblock in on eth0\n", Some("pf.conf:2: on eth0: no interface here")),
-            ("pf.conf", "pass in on veb0\n", Some("pf.conf:1: on veb0: no interface here")),
-            ("pf.conf", "pas\n", Some("pf.conf:1: syntax error")),
+            (em1, "inet 10.0.2.1/24\n!route delete default\n", Some("2: only 'route add'")),
+            ("hostname.em*", "inet 10.0.3.1/24\n", Some("1: an address is that of one interface")),
+            ("hostname.vport0", "inet 10.0.3.1/24\n", Some("1: vport0 is not a port of a switch")),
+            ("mygate", "the.gate\n", Some("1: 'the.gate' is not a gateway; write its address")),
+            ("mygate", "10.7.7.7\n", Some("1: 0.0.0.0/0: gateway 10.7.7.7")),
+            ("pf.conf", "pass\nblock in on eth0\n", Some("2: on eth0: no interface here")),
+            ("pf.conf", "pass in on veb0\n", Some("1: on veb0: no interface here")),
+            ("pf.conf", "pas\n", Some("1: syntax error")),
         ] {
             let folder = office("pass\n");
             write(&folder, name, text);
@@ -267,7 +236,7 @@ fn a_folder_makes_a_router_if_and_only_if_import_and_dry_run_refuse_nothing() {
             };
             let up = call(&[&["up", "--etc", &etc][..], &MAP].concat())?;
             assert_eq!((dry.code(), up.code()), (Some(1), Some(1)), "{name}: {text}{}", up.stderr);
-            assert!(up.stderr.contains(&format!("{etc}/{expected}")), "{name}: {text}{}", up.stderr);
+            assert!(up.stderr.contains(&format!("{etc}/{name}:{expected}")), "{name}: {text}{}", up.stderr);
             assert!(up.stderr.contains("nothing was started"), "{}", up.stderr);
             let errors = up.stderr.lines().filter(|line| line.starts_with("error: ")).count();
             assert_eq!(errors, refusals(&dry.stdout).len(), "{}", up.stderr);

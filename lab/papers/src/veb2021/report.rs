@@ -376,11 +376,7 @@ mod tests {
         let throughput = Throughput {
             bits_per_second: received * 1e6,
             seconds: [100.0, received, received + 1.0].map(|second| second * 1e6).to_vec(),
-            retransmits: None,
-            lost_percent: None,
-            jitter_ms: None,
-            client_cpu_percent: 0.0,
-            server_cpu_percent: 0.0,
+            ..Throughput::default()
         };
         Figure::new(&throughput, busy.to_vec())
     }

@@ -388,14 +388,7 @@ mod tests {
         let is_down = ("eth0 belongs to VRF red, which is down".into(), Direction::Both);
         assert_eq!(said(&slave(&[down]), None), [is_down]);
         let links = slave(&[red]).map(|body| Link::read(&body).unwrap());
-        let ports = [2, 3].map(|index| Port {
-            index,
-            name: "eth0".into(),
-            vlan_on: None,
-            own: None,
-            bridging: Bridging::None,
-            tunnel: None,
-        });
+        let ports = [2, 3].map(|index| Port { index, name: "eth0".into(), ..Port::default() });
         let kept = of_vrfs_among(&links, &ports, Some(Family::V4), UNTRACKED);
         let [kept] = &kept[..] else { panic!("{kept:?}") };
         assert_eq!(

@@ -215,10 +215,7 @@ fn check_source(memory: &Memory, member: u32, frame: &[u8]) -> Result<(), Reason
     let found = memory.fdb.as_ref().and_then(|fdb| fdb.find(member, source));
     let (stamp, interval) = found.ok_or(Reason::NotLearned)?;
     let now = memory.lease.tick().unwrap_or(u64::MAX);
-    match stamp == NEVER_AGES || now.wrapping_sub(stamp) < interval {
-        true => Ok(()),
-        false => Err(Reason::Renewal),
-    }
+    if stamp == NEVER_AGES || now.wrapping_sub(stamp) < interval { Ok(()) } else { Err(Reason::Renewal) }
 }
 
 /// Why a frame goes to the kernel whose first buffer has not all headers.

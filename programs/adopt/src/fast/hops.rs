@@ -102,7 +102,7 @@ struct HopEntry {
 }
 
 /// The neighbors that are in use, and the link addresses of all that are known.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct HopTable {
     entries: HashMap<HopKey, HopEntry>,
     macs: HashMap<NeighborKey, EtherAddr>,
@@ -128,19 +128,10 @@ pub(super) struct HopTable {
 impl HopTable {
     pub(super) fn new() -> HopTable {
         HopTable {
-            entries: HashMap::new(),
-            macs: HashMap::new(),
-            exits: HashMap::new(),
-            tunnels: HashMap::new(),
-            records: HashMap::new(),
             record_numbers: IndexPool::new(1, MOST_TUNNELS as u32),
-            fdb: HashMap::new(),
-            members: HashMap::new(),
-            withheld: HashMap::new(),
-            returning: HashSet::new(),
             // Hop 0 is never ready: neighbors share it when the array is full.
             numbers: IndexPool::new(1, MOST_HOPS as u32),
-            changed: HashSet::new(),
+            ..HopTable::default()
         }
     }
 

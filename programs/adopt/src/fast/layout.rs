@@ -329,17 +329,10 @@ pub(super) struct TunnelInput {
 /// What tells packets of one tunnel from those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OuterEnds {
-    Ipv4 {
-        source: Ipv4Addr,
-        destination: Ipv4Addr,
-        protocol: TunnelProtocol,
-    },
+    /// The addresses of the outer header, and what follows it.
+    Ipv4 { source: Ipv4Addr, destination: Ipv4Addr, protocol: TunnelProtocol },
     /// The other end's link address, the number of the session, and that of the port that it is at.
-    Pppoe {
-        peer: EtherAddr,
-        session: u16,
-        carrier: u32,
-    },
+    Pppoe { peer: EtherAddr, session: u16, carrier: u32 },
 }
 
 impl TunnelInput {

@@ -30,7 +30,7 @@ struct GroupState {
 }
 
 /// Groups by number, with their users.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct GroupTable {
     states: HashMap<Group, GroupState>,
     members: IndexPool,
@@ -44,11 +44,9 @@ pub(super) struct GroupTable {
 impl GroupTable {
     pub(super) fn new() -> GroupTable {
         GroupTable {
-            states: HashMap::new(),
             members: IndexPool::new(0, MOST_MEMBERS as u32),
             neighbors: IndexPool::new(NEIGHBORS, KERNEL),
-            ports: HashMap::new(),
-            tunnels: HashSet::new(),
+            ..GroupTable::default()
         }
     }
 

@@ -3,7 +3,7 @@
 /// Runs of numbers below a bound, of lengths that are powers of two. What is given back is handed out
 /// again only after [`reclaim_waiting`](Self::reclaim_waiting): when no run of a program is left that
 /// may have seen it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct IndexPool {
     next: u32,
     end: u32,

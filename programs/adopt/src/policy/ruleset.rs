@@ -108,61 +108,30 @@ pub(super) enum Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Loads so many bytes into registers, which are numbered by bytes.
-    Load {
-        to: usize,
-        length: usize,
-        source: Source,
-    },
-    Immediate {
-        to: usize,
-        bytes: Vec<u8>,
-    },
-    MaskXor {
-        from: usize,
-        to: usize,
-        mask: Vec<u8>,
-        xor: Vec<u8>,
-    },
-    Swap {
-        from: usize,
-        to: usize,
-        length: usize,
-        size: usize,
-    },
-    Compare {
-        at: usize,
-        order: Order,
-        with: Vec<u8>,
-    },
-    Range {
-        at: usize,
-        from: Vec<u8>,
-        to: Vec<u8>,
-        is_inverted: bool,
-    },
+    Load { to: usize, length: usize, source: Source },
+    /// Loads constant bytes.
+    Immediate { to: usize, bytes: Vec<u8> },
+    /// Copies the bits of a mask, and flips those of another one.
+    MaskXor { from: usize, to: usize, mask: Vec<u8>, xor: Vec<u8> },
+    /// Reverses the byte order of each `size` bytes.
+    Swap { from: usize, to: usize, length: usize, size: usize },
+    /// Ends the rule unless registers are so ordered beside constant bytes.
+    Compare { at: usize, order: Order, with: Vec<u8> },
+    /// Ends the rule unless registers lie within bounds, both included; inverted, if they do.
+    Range { at: usize, from: Vec<u8>, to: Vec<u8>, is_inverted: bool },
     /// Looks into a set, by its place.
-    Lookup {
-        set: usize,
-        at: usize,
-        into: Option<usize>,
-        is_inverted: bool,
-    },
+    Lookup { set: usize, at: usize, into: Option<usize>, is_inverted: bool },
     /// The same; what is found is done.
-    VerdictMap {
-        set: usize,
-        at: usize,
-    },
+    VerdictMap { set: usize, at: usize },
+    /// Ends the rule unless a match of iptables holds.
     Test(Condition),
+    /// What becomes of the packet, or which chain goes on with it.
     Decide(Verdict),
     /// Sets the mark to four bytes of registers.
-    SetMark {
-        at: usize,
-    },
+    SetMark { at: usize },
     /// Has the kernel forward the connection by a flow table from then on, if it may, and ends the rule
     /// otherwise. It may with TCP and UDP, once.
-    AddFlow {
-        table: Option<usize>,
-    },
+    AddFlow { table: Option<usize> },
     /// Nothing that matters, such as an anonymous counter.
     Nothing,
     /// Something that packets that are forwarded past the rule would be without, or that is not understood.

@@ -7,6 +7,7 @@ use artery_device::{
 };
 
 /// A port with what its driver can do.
+#[derive(Default)]
 pub(crate) struct Facts {
     pub(crate) port: Port,
     /// Empty when it does not say.
@@ -215,18 +216,7 @@ impl Facts {
 #[cfg(test)]
 pub(crate) fn example(index: u32, name: &str, features: Option<XdpFeatures>) -> Facts {
     let port = Port { index, name: name.to_owned(), ..Port::default() };
-    Facts {
-        port,
-        driver: "ice".to_owned(),
-        features,
-        strips_tags: false,
-        joining: None,
-        mtu: 1500,
-        channels: None,
-        carrier: None,
-        bridge: None,
-        vrf: None,
-    }
+    Facts { port, driver: "ice".to_owned(), features, mtu: 1500, ..Facts::default() }
 }
 
 #[cfg(test)]

@@ -271,10 +271,7 @@ fn set_up(port: &Port, interface: &Interface) -> Result<(), String> {
     if let Some(mtu) = port.mtu.filter(|mtu| *mtu != interface.mtu) {
         interface.set_mtu(mtu).map_err(|error| error.to_string())?;
     }
-    match port.is_up && !interface.up {
-        true => interface.bring_up().map_err(|error| error.to_string()),
-        false => Ok(()),
-    }
+    if port.is_up && !interface.up { interface.bring_up().map_err(|error| error.to_string()) } else { Ok(()) }
 }
 
 #[cfg(test)]

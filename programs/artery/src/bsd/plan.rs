@@ -77,7 +77,7 @@ impl Switch {
 }
 
 /// A port of a switch, or an interface of the machine that is a port of the router.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Port {
     /// As the files call it.
     pub(super) name: String,
@@ -94,16 +94,7 @@ pub(super) struct Port {
 
 impl Port {
     pub(super) fn new(name: String, kind: PortKind) -> Port {
-        Port {
-            name,
-            kind,
-            is_up: false,
-            description: None,
-            mtu: None,
-            station: None,
-            addresses: Vec::new(),
-            is_passed_through: false,
-        }
+        Port { name, kind, ..Port::default() }
     }
 
     /// A port of the router: an address brings an interface up.
@@ -113,9 +104,10 @@ impl Port {
 }
 
 /// What a port is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PortKind {
     /// An interface of the machine.
+    #[default]
     Link,
     /// An interface of the machine that gets a copy of everything.
     Span,

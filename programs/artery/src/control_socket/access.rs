@@ -145,10 +145,7 @@ impl Token {
 /// The default path of a TCP port's token; None where no folder is the user's alone.
 pub(crate) fn default_token_file(port: u16) -> Option<PathBuf> {
     let of_user = || std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    let folder = match rustix::process::geteuid().is_root() {
-        true => PathBuf::from("/run"),
-        false => of_user()?.into(),
-    };
+    let folder = if rustix::process::geteuid().is_root() { PathBuf::from("/run") } else { of_user()?.into() };
     Some(folder.join(format!("artery-{port}.token")))
 }
 

@@ -37,40 +37,28 @@ pub(super) struct Scanned {
 pub(super) enum Request {
     /// A line without words; it has no reply.
     Nothing,
-    Read {
-        handler: String,
-        parameters: String,
-    },
-    Write {
-        handler: String,
-        value: String,
-    },
-    Check {
-        handler: String,
-        write: bool,
-    },
-    Llrpc {
-        name: String,
-    },
+    /// READ, GET, READDATA and READUNTIL.
+    Read { handler: String, parameters: String },
+    /// WRITE, SET, WRITEDATA, SETDATA and WRITEUNTIL.
+    Write { handler: String, value: String },
+    /// Whether there is such a handler: CHECKREAD and CHECKWRITE.
+    Check { handler: String, write: bool },
+    /// A call below handlers, as Click's programs make them.
+    Llrpc { name: String },
     /// Proves the right to write.
-    Auth {
-        token: String,
-    },
+    Auth { token: String },
+    /// Which requests there are.
     Help,
     /// A line of HTTP, which a web page can have a browser send.
     Http,
-    Quit {
-        /// Whether there were words after the verb.
-        superfluous: bool,
-    },
+    /// The end of the connection, perhaps with words after the verb, which mean nothing.
+    Quit { superfluous: bool },
     /// Something that can only be answered so.
     Wrong(u16, String),
     /// More than is accepted; what follows can't be understood.
     LineTooLong,
-    DataTooLong {
-        handler: String,
-        write: bool,
-    },
+    /// The same, of data behind a line.
+    DataTooLong { handler: String, write: bool },
 }
 
 /// What a stream begins with.
@@ -289,10 +277,7 @@ pub(super) fn data_reply(handler: &str, value: &str) -> Vec<u8> {
 fn printable(line: &str) -> String {
     let mut text = String::new();
     for c in line.chars() {
-        match c.is_ascii_control() {
-            true => text += &format!("\\{:03o}", c as u32),
-            false => text.push(c),
-        }
+        if c.is_ascii_control() { text += &format!("\\{:03o}", c as u32) } else { text.push(c) }
     }
     text
 }

@@ -163,10 +163,7 @@ impl Listeners {
 
 /// The peer of a Unix socket, by the credentials that the kernel recorded (SO_PEERCRED, unix(7)).
 fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
-    match PeerCredentials::of(stream.as_fd())?.is_trusted() {
-        true => Ok(Peer::Owner),
-        false => Ok(Peer::Reader),
-    }
+    if PeerCredentials::of(stream.as_fd())?.is_trusted() { Ok(Peer::Owner) } else { Ok(Peer::Reader) }
 }
 
 /// The protocol that is spoken on connections.

@@ -162,10 +162,7 @@ impl Handlers for Service {
         }
         let plan = self.handle.plan();
         let name = canonical(handler);
-        let has = |write| match self.is_hotconfig(handler) {
-            true => write,
-            false => plan.has_handler(name, "", write),
-        };
+        let has = |write| if self.is_hotconfig(handler) { write } else { plan.has_handler(name, "", write) };
         let (verb, able) = if write { ("Write", "writable") } else { ("Read", "readable") };
         if has(write) {
             return reply(200, &[format!("{verb} handler '{handler}' OK")]);

@@ -145,10 +145,7 @@ fn letter(code: char) -> &'static str {
 }
 
 fn workers(class: &Class) -> &'static str {
-    match class.per_worker {
-        true => "can be copied to every worker",
-        false => "one instance",
-    }
+    if class.per_worker { "can be copied to every worker" } else { "one instance" }
 }
 
 fn argument_heading(arg: &Arg) -> String {

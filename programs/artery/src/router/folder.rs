@@ -1,7 +1,7 @@
 //! A router that a folder of BSD's files describes, for `artery up`: checked by the tables and written by the
 //! text of `artery router`.
 use super::pf::{Filter, rule_interfaces};
-use super::{Attachment, LEAST_IPV6_MTU, Plan, Port, PortSettings, USUAL_MTU, Vlan};
+use super::{Attachment, LEAST_IPV6_MTU, Plan, Port, USUAL_MTU, Vlan};
 use super::{check_plan, host, read, text};
 use artery_filter::names::InterfaceRecord;
 use std::net::IpAddr;
@@ -143,13 +143,11 @@ impl FolderPort {
             option: self.name.clone(),
             name: self.name.clone(),
             addresses: self.addresses.clone(),
-            virtual_addresses: Vec::new(),
             mtu: self.mtu.filter(|mtu| *mtu != USUAL_MTU),
-            settings: PortSettings::default(),
             vlan: self.vlan.clone(),
-            host_interface: None,
             description: self.description.clone(),
             attachment: self.attachment.clone(),
+            ..Port::default()
         }
     }
 

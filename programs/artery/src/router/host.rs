@@ -54,22 +54,14 @@ fn is_borne(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PortSettings;
     use super::*;
 
     #[test]
     fn the_hosts_packets_fit_all_ports_as_far_as_ipv6_allows() {
         let port = |mtu, addresses: &[&str]| Port {
-            option: String::new(),
-            name: String::new(),
             addresses: addresses.iter().map(|address| (address.parse().unwrap(), 24)).collect(),
-            virtual_addresses: Vec::new(),
             mtu,
-            settings: PortSettings::default(),
-            vlan: None,
-            host_interface: None,
-            description: None,
-            attachment: None,
+            ..Port::default()
         };
         let of = |ports| mtu(&Plan { ports, ..Plan::default() });
         assert_eq!(of(vec![port(None, &["10.0.1.1"]), port(Some(900), &[])]), Some(900));

@@ -106,18 +106,7 @@ fn port(text: &str) -> Read<Port> {
     if let Some(mtu) = settings.mtu.filter(|mtu| has_ipv6 && u32::from(*mtu) < LEAST_IPV6_MTU) {
         return Err(format!("{option}: mtu={mtu} is too short for IPv6; write mtu={LEAST_IPV6_MTU} or more"));
     }
-    Ok(Port {
-        option,
-        name: name.to_string(),
-        addresses,
-        virtual_addresses: Vec::new(),
-        mtu: None,
-        settings,
-        vlan: None,
-        host_interface,
-        description: None,
-        attachment: None,
-    })
+    Ok(Port { option, name: name.to_string(), addresses, settings, host_interface, ..Port::default() })
 }
 
 /// Packets of IPv4 that no router may have to cut (RFC 791 section 3.2), in bytes.

@@ -408,23 +408,10 @@ fn fpm_text(plan: &Plan) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PortSettings;
     use super::*;
 
     fn port(name: &str) -> Port {
-        let (option, addresses, virtual_addresses) = Default::default();
-        Port {
-            option,
-            name: name.to_string(),
-            addresses,
-            virtual_addresses,
-            mtu: None,
-            settings: PortSettings::default(),
-            vlan: None,
-            host_interface: None,
-            description: None,
-            attachment: None,
-        }
+        Port { name: name.to_string(), ..Port::default() }
     }
 
     #[test]

@@ -69,12 +69,10 @@ fn check_port(router: &mut IpRouter, wanted: &str) -> anyhow::Result<()> {
 
 /// What the routes become, page by page.
 enum Form {
+    /// For people, in columns.
     Table(Box<Table<6>>),
     /// With the version of the router, from its first page on.
-    Json {
-        has_begun: bool,
-        version: String,
-    },
+    Json { has_begun: bool, version: String },
 }
 
 impl Form {

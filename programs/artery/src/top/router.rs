@@ -55,11 +55,8 @@ fn view(before: &[Port], now: &[Port], seconds: f64) -> View {
     };
     View {
         summary: vec![format!("router of {count}: {}/s in, {}/s out", short(all_in), short(all_out))],
-        share: None,
         ports: lines(&table.drain_text()),
-        reasons: Vec::new(),
-        connections: Vec::new(),
-        guards: Vec::new(),
+        ..View::default()
     }
 }
 

@@ -5,6 +5,7 @@ use crate::show::table::Table;
 use std::collections::BTreeMap;
 
 /// The difference of two states, in words.
+#[derive(Default)]
 pub(super) struct View {
     /// What it is, and how much goes past the kernel.
     pub(super) summary: Vec<String>,

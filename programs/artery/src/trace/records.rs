@@ -41,23 +41,14 @@ pub(super) enum Event {
     /// An element sent it that has no inputs.
     Begin,
     /// It came to an element: by this input, and from this output of the one before.
-    Enter {
-        input: u16,
-        output: Option<u16>,
-    },
+    Enter { input: u16, output: Option<u16> },
     /// It was made from another copy.
-    Copy {
-        of: u8,
-        output: Option<u16>,
-    },
-    Drop {
-        reason: String,
-    },
+    Copy { of: u8, output: Option<u16> },
+    /// It ended at an element, for a reason as drops are counted.
+    Drop { reason: String },
     /// It was sent by a port; `refused` is how many of its batch the port refused.
-    Sent {
-        port: String,
-        refused: u64,
-    },
+    Sent { port: String, refused: u64 },
+    /// Segments took its place.
     Cut,
 }
 

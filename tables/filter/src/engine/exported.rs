@@ -171,10 +171,7 @@ impl Exports {
     }
 
     fn push(&mut self, state: ExportedState) {
-        match self.states.len() < MOST {
-            true => self.states.push(state),
-            false => self.lost += 1,
-        }
+        if self.states.len() < MOST { self.states.push(state) } else { self.lost += 1 }
     }
 }
 

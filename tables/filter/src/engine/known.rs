@@ -97,10 +97,7 @@ impl Filter {
         {
             return self.handle_syn(number, seen, from);
         }
-        let ack = match hot.has_flag(flag::MOVED) {
-            true => self.unmoved_ack(number, seen, from),
-            false => seen.ack,
-        };
+        let ack = if hot.has_flag(flag::MOVED) { self.unmoved_ack(number, seen, from) } else { seen.ack };
         let segment = Segment {
             flags: seen.flags,
             seq: seen.seq,

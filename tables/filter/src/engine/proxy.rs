@@ -25,10 +25,7 @@ impl Filter {
             return Some(FilterDropReason::Synproxy);
         }
         if self.states.hot[number as usize].peers[0].stage == Stage::PROXY_DESTINATION {
-            match is_forward {
-                true => self.call_server(number, seen),
-                false => self.accept_server(number, seen),
-            }
+            if is_forward { self.call_server(number, seen) } else { self.accept_server(number, seen) }
         }
         Some(FilterDropReason::Synproxy)
     }

@@ -250,10 +250,7 @@ impl<K: Key> Intervals<K> {
                 class_of.push(numbered.intern_set(&now));
                 starts.push(start);
             }
-            match is_in {
-                true => set_bit(&mut now, table),
-                false => now[table / 64] &= !(1 << (table % 64)),
-            }
+            if is_in { set_bit(&mut now, table) } else { now[table / 64] &= !(1 << (table % 64)) }
         }
         class_of.push(numbered.intern_set(&now));
         Intervals { steps: K::Steps::new(starts), class_of: class_of.into() }

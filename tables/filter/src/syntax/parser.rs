@@ -548,13 +548,11 @@ impl<'e> Parser<'e> {
         let table = TableDefinition {
             name: name.clone(),
             is_const: true,
-            is_persistent: false,
-            has_counters: false,
             is_automatic: true,
             has_list: true,
             addresses,
-            files: Vec::new(),
             place: self.token_location(),
+            ..TableDefinition::default()
         };
         self.echo_line(super::print::echoed_table(&table));
         self.ruleset.tables.push(table);

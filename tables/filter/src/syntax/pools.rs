@@ -2,7 +2,6 @@
 use super::endpoints::PortWord;
 use super::hosts::Host;
 use super::lexer::Token;
-use super::md5;
 use super::parser::{Parser, Step};
 use crate::rule::{AddressMatch, HostAddress, PoolChoice};
 
@@ -77,9 +76,12 @@ impl Parser<'_> {
             return Ok(None);
         }
         let text = self.expect_texts()?;
-        let Some(digits) = text.strip_prefix("0x") else { return Ok(Some(md5::digest(text.as_bytes()))) };
-        let number =
-            u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32 && !digits.starts_with('+'));
+        let number = match text.strip_prefix("0x") {
+            Some(digits) if digits.len() != 32 || digits.starts_with('+') => None,
+            Some(digits) => u128::from_str_radix(digits, 16).ok(),
+            // A word stands for its digest, on which nothing secret rests.
+            None => Some(u128::from_be_bytes(md5::compute(text).0)),
+        };
         let Some(number) = number else {
             return Err(self.fail_statement("hex key must be 128 bits (32 hex digits) long"));
         };

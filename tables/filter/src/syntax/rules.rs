@@ -43,7 +43,8 @@ impl Head {
             log: self.log,
             is_quick: self.is_quick,
             family: self.family,
-            ..blank_rule(action)
+            action,
+            ..Rule::default()
         };
         Template {
             rule,
@@ -53,46 +54,6 @@ impl Head {
             destination: self.ends.1,
             options,
         }
-    }
-}
-
-/// A rule that says nothing but its action.
-pub(crate) fn blank_rule(action: Action) -> Rule {
-    Rule {
-        action,
-        direction: None,
-        log: None,
-        is_quick: false,
-        on: None,
-        family: None,
-        protocol: None,
-        source: Default::default(),
-        destination: Default::default(),
-        received_on: None,
-        user: None,
-        group: None,
-        flags: Default::default(),
-        icmp: None,
-        tos: None,
-        priority: None,
-        max_packet_rate: None,
-        set: Default::default(),
-        state: Default::default(),
-        probability: None,
-        is_fragment: false,
-        scrub: Default::default(),
-        allows_options: false,
-        label: String::new(),
-        is_once: false,
-        tag: String::new(),
-        tagged: None,
-        routing_table: None,
-        divert: None,
-        nat: None,
-        redirect: None,
-        family_to: None,
-        route: None,
-        place: Default::default(),
     }
 }
 

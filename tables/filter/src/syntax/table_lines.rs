@@ -19,17 +19,7 @@ impl Parser<'_> {
     pub(crate) fn parse_table(&mut self) -> Step<()> {
         self.next_token();
         let name = self.table_name()?;
-        let mut table = TableDefinition {
-            name,
-            is_const: false,
-            is_persistent: false,
-            has_counters: false,
-            is_automatic: false,
-            has_list: false,
-            addresses: Vec::new(),
-            files: Vec::new(),
-            place: self.token_location(),
-        };
+        let mut table = TableDefinition { name, place: self.token_location(), ..TableDefinition::default() };
         // Files and lists are echoed in the order that they are written in, lists behind one another as one.
         let mut sources = Vec::new();
         loop {

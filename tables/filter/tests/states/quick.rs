@@ -11,7 +11,7 @@ const RULES: &str = "block in all\npass out all\npass in proto udp from 7.7.7.8 
                      pass out proto tcp to port 81 modulate state\npass out inet to 7.7.7.9 nat-to 192.0.2.1";
 
 /// A packet of one of a few connections.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
     pub(super) host: u8,
     pub(super) port: u16,
@@ -135,17 +135,7 @@ proptest! {
 #[test]
 fn counts_of_both_states_are_right_beyond_what_a_line_holds() {
     let mut worlds = [(); 3].map(|()| World::new("pass"));
-    let packet = |is_reply| Sent {
-        host: 7,
-        port: 80,
-        is_reply,
-        is_tcp: false,
-        flags: 0,
-        seq: 0,
-        ack: 0,
-        payload: 10,
-        after_ms: 0,
-    };
+    let packet = |is_reply| Sent { host: 7, port: 80, is_reply, payload: 10, ..Sent::default() };
     for n in 0..140_000 {
         let is_reply = n % 3 == 1;
         let (from, to) = if is_reply { (EM1, EM0) } else { (EM0, EM1) };

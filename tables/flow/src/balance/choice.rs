@@ -38,7 +38,7 @@ impl Balancer {
 }
 
 /// Members as of one time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Choice {
     pub(crate) generation: u32,
     pub(crate) method: Method,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 /// Why a change of members was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the texts say what is in their fields
 pub enum BalanceError {
     /// No member can be called so.
     #[error(
@@ -20,23 +21,13 @@ pub enum BalanceError {
     NoSuchMember(String),
     /// No single host can have the address.
     #[error("member {name}: {address} is not the address of one host; take the server's own")]
-    NoHost {
-        /// Name of the member that was refused.
-        name: String,
-        /// The refused address, such as a multicast one.
-        address: IpAddr,
-    },
+    NoHost { name: String, address: IpAddr },
     /// There are as many members as there can be.
     #[error("{0} members: there can be {MOST_MEMBERS}; leave the others out")]
     TooMany(usize),
     /// More members than slots of the table.
     #[error("{members} members on {slots} slots: each needs one, 100 are good; take more slots")]
-    TooFewSlots {
-        /// Number of members that the change would give.
-        members: usize,
-        /// Number of slots of the table.
-        slots: u32,
-    },
+    TooFewSlots { members: usize, slots: u32 },
     /// More buckets than there can be, or none.
     #[error(
         "{0} buckets: there can be 1 to {most}; 64 for each member are good",

@@ -141,10 +141,7 @@ impl Health {
     /// late counts for nothing: it has failed.
     pub fn record_result(&mut self, probe: u64, has_passed: bool) -> Option<State> {
         self.asked.take_if(|(asked, _)| *asked == probe)?;
-        let (state, needed) = match has_passed {
-            true => (State::Up, self.rise),
-            false => (State::Down, self.fall),
-        };
+        let (state, needed) = if has_passed { (State::Up, self.rise) } else { (State::Down, self.fall) };
         if state == self.state {
             self.against = 0;
             return None;

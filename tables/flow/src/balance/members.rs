@@ -85,20 +85,7 @@ impl Members {
     /// None yet, for workers that take turns of `domain`.
     pub fn new(domain: &Arc<Domain>, settings: Settings) -> Result<Members, BalanceError> {
         check_size(settings.method, 0)?;
-        let choice = Choice {
-            generation: 0,
-            method: settings.method,
-            slots: Box::default(),
-            ids: Box::default(),
-            weights: Box::default(),
-            members: Box::default(),
-            addresses: Box::default(),
-            by_name: Box::default(),
-            places: MemberEndpoints::default(),
-            used: Arc::default(),
-            others: Box::default(),
-            digest: OnceLock::new(),
-        };
+        let choice = Choice { method: settings.method, ..Choice::default() };
         Ok(Members {
             settings,
             seats: Seats::default(),

@@ -38,8 +38,9 @@ impl Timer {
 }
 
 /// Whose word a port goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Info {
+    #[default]
     Disabled,
     /// From a neighbor's message, not yet aged out.
     Received,
@@ -50,16 +51,18 @@ pub(super) enum Info {
 }
 
 /// What the port knows about its neighbors' protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Migration {
+    #[default]
     CheckingRapid,
     SelectingOld,
     Sensing,
 }
 
 /// How far the port's part in topology changes has got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Topology {
+    #[default]
     Inactive,
     Learning,
     Active,
@@ -72,6 +75,7 @@ pub(super) struct ReceivedBpdu {
     pub(super) is_rapid: bool,
 }
 
+#[derive(Default)]
 pub(super) struct Port {
     pub(super) number: u16,
     pub(super) address: EtherAddr,
@@ -151,61 +155,14 @@ impl Port {
             number,
             address,
             settings,
-            link: None,
-            is_shut: false,
-            agree: false,
-            agreed: false,
-            designated_priority: Vector::default(),
             designated_times: times,
-            disputed: false,
-            forward: false,
-            info: Info::Disabled,
-            learn: false,
-            message: None,
-            new_info: false,
             oper_edge: settings.edge,
-            port_priority: Vector::default(),
             port_times: times,
-            proposed: false,
-            proposing: false,
-            rcvd_rstp: false,
-            rcvd_stp: false,
-            rcvd_tc: false,
-            rcvd_tc_ack: false,
-            rcvd_tcn: false,
             re_root: true,
             reselect: true,
-            role: Role::Disabled,
-            selected: false,
-            selected_role: Role::Disabled,
             send_rstp: bridge.version == Version::Rstp,
             sync: true,
-            synced: false,
-            tc_ack: false,
-            tc_prop: false,
-            tx_count: 0,
-            updt_info: false,
-            is_at_rest: false,
-            migration: Migration::CheckingRapid,
-            topology: Topology::Inactive,
-            state: PortState::Discarding,
-            edge_delay_while: Timer::default(),
-            fd_while: Timer::default(),
-            hello_when: Timer::default(),
-            mdelay_while: Timer::default(),
-            last_sent: None,
-            stale_while: Timer::default(),
-            is_stale_agreement: false,
-            held_while: Timer::default(),
-            rb_while: Timer::default(),
-            rcvd_info_while: Timer::default(),
-            rr_while: Timer::default(),
-            tc_while: Timer::default(),
-            pace_while: Timer::default(),
-            tx_less: Timer::default(),
-            receive_window: Window::default(),
-            flushes: Flushes::default(),
-            counters: PortCounters::default(),
+            ..Port::default()
         }
     }
 

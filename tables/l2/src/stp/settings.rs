@@ -160,7 +160,7 @@ impl Link {
 }
 
 /// The times that a root has all bridges keep, and how old its word is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) message_age: BpduTime,
     pub(super) max_age: BpduTime,

@@ -6,9 +6,10 @@ use artery_wire::BridgeId;
 use std::fmt;
 
 /// What a port is for its bridge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The port takes no part in the tree.
+    #[default]
     Disabled,
     /// Leads to the root on the best path.
     Root,

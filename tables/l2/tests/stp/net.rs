@@ -28,6 +28,7 @@ struct Flight {
     frame: Vec<u8>,
 }
 
+#[derive(Default)]
 pub(crate) struct Net {
     pub(crate) bridges: Vec<Bridge>,
     pub(crate) cables: Vec<Cable>,
@@ -54,18 +55,7 @@ pub(crate) fn millis(millis: u64) -> Duration {
 
 impl Net {
     pub(crate) fn new() -> Net {
-        Net {
-            bridges: Vec::new(),
-            cables: Vec::new(),
-            now: seconds(100),
-            states: Vec::new(),
-            flushes: Vec::new(),
-            sent: 0,
-            flights: BinaryHeap::new(),
-            order: 0,
-            deaf: Vec::new(),
-            circles: None,
-        }
+        Net { now: seconds(100), ..Net::default() }
     }
 
     /// So many bridges of equal settings; the first has the lowest address.

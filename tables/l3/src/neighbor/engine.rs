@@ -155,30 +155,16 @@ pub struct NeighborEvent<A> {
 
 /// What can become of a neighbor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // `kept` stays, the other one is that of the message
 pub enum Happened {
     /// Its link address is known now: packets that wait can go.
     Resolved(EtherAddr),
     /// It has another link address.
-    Moved {
-        /// The one it had.
-        from: EtherAddr,
-        /// The one it has.
-        to: EtherAddr,
-    },
+    Moved { from: EtherAddr, to: EtherAddr },
     /// Another link address was announced for it; it is solicited to see whether the old one still answers.
-    Contested {
-        /// The one it has.
-        kept: EtherAddr,
-        /// The link address that was announced.
-        heard: EtherAddr,
-    },
+    Contested { kept: EtherAddr, heard: EtherAddr },
     /// Another link address was announced for it and rejected.
-    Refused {
-        /// The one it has.
-        kept: EtherAddr,
-        /// The link address that was announced.
-        heard: EtherAddr,
-    },
+    Refused { kept: EtherAddr, heard: EtherAddr },
     /// It did not answer: pending packets are unreachable.
     Failed,
     /// Its time ran out: it was known, and was not used.

@@ -184,33 +184,19 @@ pub enum Event {
 
 /// What the table must do because of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // `kept` stays, the other one is that of the message
 pub enum Effect {
     /// Send a request for the neighbor's address.
     Solicit(SolicitTarget),
     /// The neighbor has a link address now: held packets go.
     Resolved,
     /// The neighbor has another link address now.
-    Moved {
-        /// Link address before the change.
-        from: EtherAddr,
-        /// Link address after the change.
-        to: EtherAddr,
-    },
+    Moved { from: EtherAddr, to: EtherAddr },
     /// A message gives another link address, which is looked into.
-    Doubted {
-        /// The address that stays for now.
-        kept: EtherAddr,
-        /// The address that the message gave.
-        offered: EtherAddr,
-    },
+    Doubted { kept: EtherAddr, offered: EtherAddr },
     /// A message did not change the link address: the entry is static, or the neighbor was
     /// heard where it was.
-    Refused {
-        /// The address that stays.
-        kept: EtherAddr,
-        /// The address that the message gave.
-        offered: EtherAddr,
-    },
+    Refused { kept: EtherAddr, offered: EtherAddr },
     /// The neighbor doesn't answer: held packets fail. Next hops may prefer others.
     Unreachable,
     /// The entry is over: the neighbor did not answer.

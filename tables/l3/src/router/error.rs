@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 /// Why a change of the tables was refused.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the texts say what is in their fields
 pub enum RouterError {
     /// No port has this number.
     #[error("port {0}: no such port; ports count from 0 in the order of PORT")]
@@ -17,41 +18,19 @@ pub enum RouterError {
     TooManyPorts,
     /// The address is one of the router's already.
     #[error("{address}: File exists, port {port} has this address; remove it there first")]
-    AddressExists {
-        /// The address that was refused.
-        address: IpAddr,
-        /// The port that has it.
-        port: String,
-    },
+    AddressExists { address: IpAddr, port: String },
     /// The port does not have the address.
     #[error("{address}: port {port} has no such address; `show ports` lists those it has")]
-    NoSuchAddress {
-        /// The address that was not found.
-        address: IpAddr,
-        /// Name of the port.
-        port: String,
-    },
+    NoSuchAddress { address: IpAddr, port: String },
     /// The virtual address is in none of the port's prefixes.
     #[error(
         "virtual address {address}: port {port} has no address in a prefix with it; add such an address, or \
          leave it out"
     )]
-    VirtualOffLink {
-        /// The address that was refused.
-        address: IpAddr,
-        /// Name of the port.
-        port: String,
-    },
+    VirtualOffLink { address: IpAddr, port: String },
     /// No port can have the address.
     #[error("{address}/{len}: {why}")]
-    BadAddress {
-        /// The address that was refused.
-        address: IpAddr,
-        /// The length of its prefix.
-        len: u8,
-        /// What is wrong with the address.
-        why: BadAddress,
-    },
+    BadAddress { address: IpAddr, len: u8, why: BadAddress },
     /// There is a route for the prefix.
     #[error("{0}: File exists, there is a route for this prefix; replace it, or delete it first")]
     Exists(AnyPrefix),
@@ -81,20 +60,10 @@ pub enum RouterError {
     Buckets(u16),
     /// No port is connected to the gateway, or not the one that was named.
     #[error("gateway {gateway}: {}", off_link(.port.as_deref()))]
-    GatewayOffLink {
-        /// The gateway that was refused.
-        gateway: IpAddr,
-        /// The port that was named.
-        port: Option<String>,
-    },
+    GatewayOffLink { gateway: IpAddr, port: Option<String> },
     /// The gateway is the router itself.
     #[error("gateway {gateway}: it is the router's own address, on port {port}; name the next router's")]
-    GatewayIsOwn {
-        /// The gateway that was refused.
-        gateway: IpAddr,
-        /// The port that has the address.
-        port: String,
-    },
+    GatewayIsOwn { gateway: IpAddr, port: String },
     /// The gateway is not a single host: it is a multicast or broadcast address.
     #[error("gateway {0}: it is not the address of one host; name the next router's")]
     GatewayIsNoHost(IpAddr),

@@ -1,4 +1,5 @@
 //! The routing protocol that a dynamic route comes from.
+use artery_wire::NumberNames;
 use std::fmt;
 
 /// A routing protocol, by the number that the kernel and routing
@@ -11,37 +12,18 @@ impl Protocol {
     pub const KERNEL: Protocol = Protocol(2);
 
     /// The name that ip(8) and FRR give it; none for numbers without one.
-    pub const fn name(self) -> Option<&'static str> {
-        Some(match self.0 {
-            2 => "kernel",
-            3 => "boot",
-            4 => "static",
-            9 => "ra",
-            11 => "zebra",
-            12 => "bird",
-            16 => "dhcp",
-            18 => "keepalived",
-            42 => "babel",
-            84 => "ovn",
-            99 => "openr",
-            186 => "bgp",
-            187 => "isis",
-            188 => "ospf",
-            189 => "rip",
-            190 => "ripng",
-            191 => "nhrp",
-            192 => "eigrp",
-            193 => "ldp",
-            194 => "sharp",
-            195 => "pbr",
-            // FRR's own static routes, which are not those of this router.
-            196 => "zstatic",
-            197 => "openfabric",
-            198 => "srte",
-            _ => return None,
-        })
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.name_of(self.0)
     }
 }
+
+/// `zstatic` are FRR's own static routes, which are not those of this router.
+const NAMES: NumberNames = NumberNames(
+    "
+    kernel 2  boot 3  static 4  ra 9  zebra 11  bird 12  dhcp 16  keepalived 18  babel 42  ovn 84
+    openr 99  bgp 186  isis 187  ospf 188  rip 189  ripng 190  nhrp 191  eigrp 192  ldp 193  sharp 194
+    pbr 195  zstatic 196  openfabric 197  srte 198",
+);
 
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

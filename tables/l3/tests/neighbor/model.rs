@@ -283,14 +283,7 @@ struct Pair<P> {
 impl<P: Protocol + Default> Pair<P> {
     fn new() -> Pair<P> {
         let limits = NeighborLimits { per_second: 1_000_000, burst: 1_000_000, ..NeighborLimits::default() };
-        let model = Model {
-            protocol: P::default(),
-            neighbors: BTreeMap::new(),
-            next_look: Duration::ZERO,
-            is_down: false,
-            actions: Vec::new(),
-        };
-        Pair { rig: Rig::new(limits), model }
+        Pair { rig: Rig::new(limits), model: Model::default() }
     }
 
     fn apply(&mut self, op: Op) {

@@ -32,9 +32,7 @@ fn interfaces_that_it_is_not_for_are_refused_with_a_remedy() {
 
 #[test]
 fn a_second_router_is_told_which_process_has_the_interface() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let first = open("left", &settings(Attach::Best), pool);
         let second = XdpPort::open(&Interface::find("left").unwrap(), &settings(Attach::Best), 1, pool);
         let message = second.unwrap_err().to_string();

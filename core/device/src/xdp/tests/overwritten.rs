@@ -21,9 +21,7 @@ fn bytes(len: u32) -> u64 {
 
 #[test]
 fn whoever_overwrites_a_ring_breaks_it_and_nothing_else() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let port = open("left", &XdpSettings { ring: 64, ..settings(Attach::Best) }, pool);
         let mut rx = port.rx(0, &RxSettings::default()).unwrap();
         let mut got = Batch::default();
@@ -63,9 +61,7 @@ fn a_queue_whose_ring_broke_is_the_hosts_again() {
 
 #[test]
 fn frames_that_come_back_without_having_been_sent_are_counted() {
-    in_namespace(|| {
-        cable();
-        let pool = pool();
+    on_a_cable(|pool| {
         let port = open("left", &XdpSettings { ring: 64, ..settings(Attach::Best) }, pool);
         let mut tx = port.tx(0).unwrap();
         let (fd, place) = (tx.fd().unwrap(), libc::XDP_UMEM_PGOFF_COMPLETION_RING);

@@ -11,9 +11,7 @@ fn bench(config: &str) -> Bench {
 
 /// Pushes an IP packet for a next hop.
 fn send(bench: &mut Bench, next_hop: &str, id: u16) {
-    let mut packet = bench.packet(ip4().id(id).udp(1, 2).bytes());
-    packet.set_dst_ip(next_hop.parse().unwrap());
-    bench.push_packets(0, [packet]);
+    bench.push_with(0, ip4().id(id).udp(1, 2).bytes(), |packet| packet.set_dst_ip(next_hop.parse().unwrap()));
 }
 
 fn framed(to: &str, id: u16) -> Vec<u8> {

@@ -1,5 +1,5 @@
 //! A packet as columns of a summary.
-use super::{Field, ip_options, md5, tcp_options};
+use super::{Field, ip_options, tcp_options};
 use super::{flags_text, has_ports, long, word};
 use crate::ether::ether_text::format_dashed;
 use crate::ip::name;
@@ -174,8 +174,8 @@ impl<'a> PacketView<'a> {
             Field::EtherSource | Field::EtherDestination | Field::EtherType => self.format_link(field),
             Field::PayloadLength => Some(self.payload_length().to_string()),
             Field::Payload => self.payload_bytes().map(quote_bytes),
-            Field::PayloadMd5 => self.payload_bytes().map(|bytes| md5::to_letters(md5::digest(bytes))),
-            Field::PayloadMd5Hex => self.payload_bytes().map(|bytes| md5::to_hex(md5::digest(bytes))),
+            Field::PayloadMd5 => self.payload_bytes().map(|bytes| to_letters(md5::compute(bytes).0)),
+            Field::PayloadMd5Hex => self.payload_bytes().map(|bytes| format!("{:x}", md5::compute(bytes))),
             field if field.rank() < 200 => Some(self.format_annotation(field)),
             field if field.rank() < 400 || field == Field::CaptureLength => self.format_network(field),
             field => self.transport_column(field),
@@ -378,4 +378,25 @@ fn fragment_offset(word: u16) -> String {
 /// The annotation with the time of the first of the packets that this one stands for.
 pub(in crate::files) fn first_timestamp(packet: &Packet) -> Time {
     Time(u64::from_ne_bytes(packet.annotation(anno::FIRST_TIMESTAMP)))
+}
+
+/// A digest in 22 letters, digits, `_` and `@`: six bits each, the lowest first.
+fn to_letters(digest: [u8; 16]) -> String {
+    const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@";
+    let number = u128::from_le_bytes(digest);
+    let letter = |n: u32| char::from(LETTERS[(number >> (6 * n) & 63) as usize]);
+    (0..22).map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_have_six_bits_each_from_the_lowest_on() {
+        let mut digest = [0; 16];
+        digest[0] = 0b1100_0001;
+        digest[15] = 0xff;
+        assert_eq!(to_letters(digest), "bdaaaaaaaaaaaaaaaaaa@d");
+    }
 }

@@ -20,7 +20,7 @@ pub(in crate::files) struct FlowEnds {
 }
 
 /// Defaults for the fields that a line lacks.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(in crate::files) struct Defaults {
     pub(in crate::files) protocol: u8,
     pub(in crate::files) ends: Option<FlowEnds>,
@@ -29,6 +29,7 @@ pub(in crate::files) struct Defaults {
 }
 
 /// The packet, from its first byte on, and its annotations.
+#[derive(Default)]
 pub(in crate::files) struct PacketDraft {
     pub(super) bytes: Vec<u8>,
     /// Bytes in front of the IP header.
@@ -55,24 +56,7 @@ pub(in crate::files) struct PacketDraft {
 
 impl PacketDraft {
     pub(in crate::files) fn new(defaults: Defaults) -> PacketDraft {
-        PacketDraft {
-            bytes: Vec::new(),
-            link: 0,
-            transport: 0,
-            may_be_ip: true,
-            wanted: 0,
-            has_ip_options: false,
-            has_tcp_options: false,
-            icmp_type: None,
-            icmp_code: None,
-            seconds: 0,
-            nanos: 0,
-            first: None,
-            extra_packets: 0,
-            paint: 0,
-            aggregate: 0,
-            defaults,
-        }
+        PacketDraft { may_be_ip: true, defaults, ..PacketDraft::default() }
     }
 
     /// Whether there is an IP header.

@@ -1,5 +1,6 @@
 //! Names of protocols, ports, flags and types that IP patterns may use.
 use crate::ip::name;
+use artery_wire::NumberNames;
 
 /// Stands for TCP or UDP where a protocol is named.
 pub(super) const TCP_OR_UDP: u32 = 256;
@@ -12,20 +13,12 @@ pub(super) const TCP: u32 = 6;
 pub(super) const UDP: u32 = 17;
 pub(super) const DCCP: u32 = 33;
 
-type Names = &'static [(&'static str, u32)];
+/// Protocols that only patterns have names for, and what stands for several ([`PAYLOAD`] and the like).
+const PROTOCOLS: NumberNames = NumberNames("eigrp 88  payload 258  tcpudp 256  transp 257");
 
-/// Protocols that only patterns have names for.
-const PROTOCOLS: Names =
-    &[("eigrp", 88), ("payload", PAYLOAD), ("tcpudp", TCP_OR_UDP), ("transp", TRANSPORT)];
+const TCP_PORTS: NumberNames = NumberNames("login 513  printer 515  shell 514");
 
-const TCP_PORTS: Names = &[("login", 513), ("printer", 515), ("shell", 514)];
-
-const TCP_OPTIONS: Names =
-    &[("ack", 0x10), ("fin", 0x01), ("psh", 0x08), ("rst", 0x04), ("syn", 0x02), ("urg", 0x20)];
-
-fn find_name(names: Names, name: &str) -> Option<u32> {
-    names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
-}
+const TCP_OPTIONS: NumberNames = NumberNames("ack 0x10  fin 0x01  psh 0x08  rst 0x04  syn 0x02  urg 0x20");
 
 /// Everything that a word can name, in the order in which it is tried.
 pub(super) struct Meanings {
@@ -39,11 +32,11 @@ pub(super) struct Meanings {
 impl Meanings {
     pub(crate) fn of_word(word: &str) -> Meanings {
         Meanings {
-            protocol: name::protocol_number(word).map(u32::from).or_else(|| find_name(PROTOCOLS, word)),
-            tcp_port: name::port_number(word).map(u32::from).or_else(|| find_name(TCP_PORTS, word)),
-            udp_port: name::udp_port_number(word).map(u32::from),
-            tcp_option: find_name(TCP_OPTIONS, word),
-            icmp_type: name::icmp_type_number(word).map(u32::from),
+            protocol: name::protocol_number(word).or_else(|| PROTOCOLS.number_of(word)),
+            tcp_port: name::port_number(word).or_else(|| TCP_PORTS.number_of(word)),
+            udp_port: name::udp_port_number(word),
+            tcp_option: TCP_OPTIONS.number_of(word),
+            icmp_type: name::icmp_type_number(word),
         }
     }
 }

@@ -11,9 +11,7 @@ fn bench(class: &'static Class, config: &str) -> Bench {
 
 /// Pushes a packet's bytes with its headers marked.
 fn push(bench: &mut Bench, bytes: Vec<u8>) {
-    let mut packet = bench.packet(bytes);
-    packet.set_headers(0, 20);
-    bench.push_packets(0, [packet]);
+    bench.push_with(0, bytes, |packet| packet.set_headers(0, 20));
 }
 
 #[test]

@@ -7,48 +7,29 @@ use artery_lang::args;
 pub(super) enum Instruction {
     /// Stands before the first instruction of a script that does not begin by waiting; `owed` is the
     /// step that starts it.
-    Initial {
-        owed: bool,
-    },
-    WaitStep {
-        count: u32,
-        done: u32,
-    },
+    Initial { owed: bool },
+    /// Waits until the script was written to, or a packet or signal came, `count` times.
+    WaitStep { count: u32, done: u32 },
+    /// Waits so long.
     WaitTime(String),
-    Print {
-        text: String,
-        newline: bool,
-        unquote: bool,
-    },
-    Read {
-        call: String,
-        unquote: bool,
-    },
-    Write {
-        call: String,
-        unquote: bool,
-    },
+    /// Prints a text, or the value of a handler, perhaps into a file.
+    Print { text: String, newline: bool, unquote: bool },
+    /// Reads a handler, and prints what it says.
+    Read { call: String, unquote: bool },
+    /// Writes a value to a handler.
+    Write { call: String, unquote: bool },
     /// Sets a variable when it runs, or with `once` when the script starts.
-    Set {
-        variable: String,
-        text: String,
-        unquote: bool,
-        once: bool,
-    },
+    Set { variable: String, text: String, unquote: bool, once: bool },
+    /// A place that a `goto` leads to.
     Label(String),
-    Goto {
-        target: Target,
-        condition: String,
-    },
-    Return {
-        text: String,
-        unquote: bool,
-    },
+    /// Goes on elsewhere if the condition holds or there is none.
+    Goto { target: Target, condition: String },
+    /// Ends with a value.
+    Return { text: String, unquote: bool },
+    /// Ends without one.
     Finish(Ending),
-    Error {
-        text: String,
-        unquote: bool,
-    },
+    /// Ends with a message.
+    Error { text: String, unquote: bool },
 }
 
 /// How a script can end.

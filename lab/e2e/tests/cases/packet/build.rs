@@ -2,7 +2,9 @@
 
 use super::layer::Layer;
 use artery_wire::build::{Ip4, Ip6, ether, ip4, ip6};
-use artery_wire::{ArpOperation, EtherType, Icmp6Type, IcmpType, IpProtocol, TcpFlags, VlanTag, checksum};
+use artery_wire::{
+    ArpOperation, EtherType, Icmp6Type, IcmpType, IpProtocol, NumberNames, TcpFlags, VlanTag, checksum,
+};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Source and destination of the packet that a transport header is in: part of its checksum.
@@ -254,35 +256,23 @@ fn tcp_flags(letters: &str) -> Result<TcpFlags, String> {
 }
 
 /// Types of ICMP that have a name here.
-pub(super) const ICMP_TYPES: [(&str, u8); 6] = [
-    ("echo", 8),
-    ("echo-reply", 0),
-    ("unreachable", 3),
-    ("redirect", 5),
-    ("time-exceeded", 11),
-    ("parameter-problem", 12),
-];
+pub(super) const ICMP_TYPES: NumberNames = NumberNames(
+    "
+    echo 8  echo-reply 0  unreachable 3  redirect 5  time-exceeded 11  parameter-problem 12",
+);
 
 /// Types of ICMPv6 that have a name here.
-pub(super) const ICMP6_TYPES: [(&str, u8); 11] = [
-    ("unreachable", 1),
-    ("too-big", 2),
-    ("time-exceeded", 3),
-    ("parameter-problem", 4),
-    ("echo", 128),
-    ("echo-reply", 129),
-    ("rs", 133),
-    ("ra", 134),
-    ("ns", 135),
-    ("na", 136),
-    ("redirect", 137),
-];
+pub(super) const ICMP6_TYPES: NumberNames = NumberNames(
+    "
+    unreachable 1  too-big 2  time-exceeded 3  parameter-problem 4  echo 128  echo-reply 129  rs 133
+    ra 134  ns 135  na 136  redirect 137",
+);
 
-fn icmp_type(layer: &Layer, names: &[(&str, u8)]) -> Result<u8, String> {
-    match names.iter().find(|(name, _)| *name == layer.word(0)) {
-        Some((_, number)) => Ok(*number),
+fn icmp_type(layer: &Layer, names: NumberNames) -> Result<u8, String> {
+    match names.number_of(layer.word(0)) {
+        Some(number) => Ok(number as u8),
         None => layer.word_number(0).map_err(|_| {
-            let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+            let known: Vec<&str> = names.iter().map(|(name, _)| name).collect();
             format!("{}: unknown type '{}'; types are {}", layer.name(), layer.word(0), known.join(", "))
         }),
     }
@@ -309,7 +299,7 @@ fn icmp_rest(layer: &Layer) -> Result<[u8; 4], String> {
 }
 
 fn icmp(layer: &Layer, inner: &[Layer]) -> Result<Vec<u8>, String> {
-    let kind = IcmpType(icmp_type(layer, &ICMP_TYPES)?);
+    let kind = IcmpType(icmp_type(layer, ICMP_TYPES)?);
     let rest = match layer.value::<Ipv4Addr>("gateway")? {
         Some(gateway) => gateway.octets(),
         None => icmp_rest(layer)?,
@@ -321,7 +311,7 @@ fn icmp(layer: &Layer, inner: &[Layer]) -> Result<Vec<u8>, String> {
 }
 
 fn icmp6(layer: &Layer, inner: &[Layer], ends: Ends) -> Result<Vec<u8>, String> {
-    let kind = Icmp6Type(icmp_type(layer, &ICMP6_TYPES)?);
+    let kind = Icmp6Type(icmp_type(layer, ICMP6_TYPES)?);
     let rest = match layer.number::<u8>("flags")? {
         Some(flags) => [flags, 0, 0, 0],
         None => icmp_rest(layer)?,

@@ -3,7 +3,8 @@
 use super::build::{ICMP_TYPES, ICMP6_TYPES};
 use super::layer::{Layer, hex_text, mac_text};
 use artery_wire::{
-    Arp, EtherType, Ethernet, Icmp, Icmp6, Icmp6Type, IcmpType, IpProtocol, Ipv4, Ipv6, Tcp, Udp, VlanTag,
+    Arp, EtherType, Ethernet, Icmp, Icmp6, Icmp6Type, IcmpType, IpProtocol, Ipv4, Ipv6, NumberNames, Tcp,
+    Udp, VlanTag,
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -197,7 +198,7 @@ fn tcp(layers: &mut Vec<Layer>, bytes: &[u8]) -> bool {
 fn icmp(layers: &mut Vec<Layer>, bytes: &[u8]) -> bool {
     let Ok(icmp) = Icmp::new(bytes) else { return false };
     let (kind, rest) = (icmp.icmp_type(), icmp.rest());
-    let layer = Layer::new("icmp", &[&type_name(&ICMP_TYPES, kind.0)]).with("code", icmp.code());
+    let layer = Layer::new("icmp", &[&type_name(ICMP_TYPES, kind.0)]).with("code", icmp.code());
     let layer = match kind {
         IcmpType::ECHO_REPLY | IcmpType::ECHO_REQUEST => echo(layer, rest),
         IcmpType::UNREACHABLE => layer.with("mtu", u32::from_be_bytes(rest)),
@@ -217,7 +218,7 @@ fn icmp(layers: &mut Vec<Layer>, bytes: &[u8]) -> bool {
 fn icmp6(layers: &mut Vec<Layer>, bytes: &[u8]) -> bool {
     let Ok(icmp) = Icmp6::new(bytes) else { return false };
     let (kind, rest, inner) = (icmp.icmp_type(), icmp.rest(), icmp.payload());
-    let layer = Layer::new("icmp6", &[&type_name(&ICMP6_TYPES, kind.0)]).with("code", icmp.code());
+    let layer = Layer::new("icmp6", &[&type_name(ICMP6_TYPES, kind.0)]).with("code", icmp.code());
     let (layer, inner) = match kind {
         Icmp6Type::ECHO_REQUEST | Icmp6Type::ECHO_REPLY => (echo(layer, rest), inner),
         Icmp6Type::PACKET_TOO_BIG => (layer.with("mtu", u32::from_be_bytes(rest)), inner),
@@ -250,9 +251,8 @@ fn echo(layer: Layer, [a, b, c, d]: [u8; 4]) -> Layer {
     layer.with("id", u16::from_be_bytes([a, b])).with("seq", u16::from_be_bytes([c, d]))
 }
 
-fn type_name(names: &[(&str, u8)], number: u8) -> String {
-    let name = names.iter().find(|(_, other)| *other == number);
-    name.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
+fn type_name(names: NumberNames, number: u8) -> String {
+    names.name_of(number).map_or_else(|| number.to_string(), str::to_owned)
 }
 
 fn payload(layers: &mut Vec<Layer>, bytes: &[u8]) {

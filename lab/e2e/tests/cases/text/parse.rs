@@ -137,16 +137,8 @@ fn fence(body: &[Line], ports: u8) -> Result<Round, Vec<Found>> {
 }
 
 fn case(section: &Section, setup: &Setup, mistakes: &mut Vec<Found>) -> Case {
-    let mut case = Case {
-        line: section.line,
-        name: section.rest.clone(),
-        differs: None,
-        artery_only: None,
-        settle_ms: SETTLE_MS,
-        rounds: Vec::new(),
-        counters: Vec::new(),
-        shows: Vec::new(),
-    };
+    let mut case =
+        Case { line: section.line, name: section.rest.clone(), settle_ms: SETTLE_MS, ..Case::default() };
     for line in &section.body {
         match step::parse(line.number, &line.text, setup.ports) {
             Ok(Step::Input(input)) => inward(&mut case.rounds, line.number).inputs.push(input),

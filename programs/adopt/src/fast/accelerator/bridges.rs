@@ -32,7 +32,7 @@ pub(super) struct Bridges {
     own: HashSet<(u32, EtherAddr)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Member {
     bridge: u32,
     mtu: u32,
@@ -105,15 +105,7 @@ impl Accelerator {
     /// Puts a program at a member of an adopted bridge. Nothing is forwarded by it before it is set as a
     /// link, and in state forwarding.
     pub fn adopt_member(&mut self, link: u32, bridge: u32, mode: Mode) -> Result<(), Error> {
-        let member = Member {
-            bridge,
-            mtu: 0,
-            is_up: false,
-            forwards: false,
-            is_kept: true,
-            withheld: None,
-            is_receiving: false,
-        };
+        let member = Member { bridge, is_kept: true, ..Member::default() };
         self.bridges.members.insert(link, member);
         if let Err(error) = self.adopt(link, mode) {
             self.bridges.members.remove(&link);
