@@ -414,8 +414,9 @@ arrives_by() {
         fail "by $1 $past_gre out of gre1 and $past_ipip out of ipip1 of $frames frames went past the kernel"
     }
     short=$(cat $work/$1.frames.short)
-    # Those that stay with the kernel are its driver's to fill up, which the one of virtio does not.
-    [ $1 = tc ] || [ $((short * 4)) -lt $(cat $work/kernel.frames.short) ] ||
+    # What stays with the kernel is its driver's to fill up, which the one of virtio does not. Bridges between cards may cut off what
+    # IPv4 is filled up with (bridge-nf-call-iptables), hubs don't.
+    [ $1 = tc ] || [ "$wire" != hub ] || [ $((short * 3)) -lt $((2 * $(cat $work/kernel.frames.short))) ] ||
         fail "by $1 $short frames are shorter than Ethernet's shortest, by the kernel $(cat $work/kernel.frames.short); \
             $past_gre out of gre1 and $past_ipip out of ipip1 of $frames went past it"
     said="$said; by $1 $past_gre out of gre1 and $past_ipip out of ipip1 of $frames frames, the same as by the kernel"
