@@ -1,10 +1,11 @@
 //! Chooses members for packets: known flows keep theirs, new ones get one by the method.
-use super::exceptions::Snapshot;
 use super::follow::{FlowEventKind, Followed};
 use super::placement::{Placement, flow_hashes};
 use super::tally::BalancerCounters;
 use artery_flow::balance::{Choice, Local, MemberId};
-use artery_flow::{Answer, FlowId, FlowKey, FlowState, FlowTable, KeyedPacket, PacketInfo, Seed, Tick};
+use artery_flow::{
+    Answer, FlowId, FlowKey, FlowSnapshot, FlowState, FlowTable, KeyedPacket, PacketInfo, Seed, Tick,
+};
 use artery_wire::TcpFlags;
 use std::time::Duration;
 
@@ -90,19 +91,11 @@ impl MemberChooser<'_> {
         living.or_else(|| self.choice.guess_member(self.local, flow_hashes(key, self.seed), self.now))
     }
 
-    /// The state of a flow before a packet, if a client follows events.
-    #[inline]
-    fn snapshot_flow<K: FlowKey>(&self, flows: &FlowTable<K>, id: FlowId) -> Option<Snapshot> {
-        if self.followed.is_on() { flows.get(id).map(|flow| Snapshot::of_flow(&flow)) } else { None }
-    }
-
-    /// Records an event if the state has changed since.
-    #[inline]
-    fn record_change<K: FlowKey>(&mut self, flows: &FlowTable<K>, id: FlowId, before: Option<Snapshot>) {
-        if let Some(before) = before {
-            self.followed.all.record_change(flows.get(id), before, self.choice);
-            self.followed.exceptions.record_change(flows.get(id), before, self.choice, self.now);
-        }
+    /// Records what a packet has changed of a flow.
+    #[cold]
+    fn record_change<K: FlowKey>(&mut self, flows: &FlowTable<K>, id: FlowId, before: FlowSnapshot) {
+        self.followed.all.record_change(flows.get(id), before, self.choice);
+        self.followed.exceptions.record_change(flows.get(id), before, self.choice, self.now);
     }
 
     fn build_answer(&self, member: MemberId) -> Answer {
@@ -126,11 +119,13 @@ impl MemberChooser<'_> {
         if is_noted {
             return self.reassign_flow(flows, id, key, tally);
         }
-        let before = self.snapshot_flow(flows, id);
+        let before = self.followed.is_on().then(|| flows.snapshot(id));
         let has_ended = |state| matches!(state, FlowState::Fin | FlowState::Closed);
         let is_new = is_opening(sight) && flows.get(id).is_some_and(|flow| has_ended(flow.state()));
         let answer = flows.touch_flow(id, sight, Tick::from_time(self.now))?;
-        self.record_change(flows, id, before);
+        if let Some(before) = before.filter(|before| *before != flows.snapshot(id)) {
+            self.record_change(flows, id, before);
+        }
         match self.choice.living_member(answer.action) {
             Some(member) if !is_new || self.choice.takes_new(member) => Some(member),
             _ => self.reassign_flow(flows, id, key, tally),

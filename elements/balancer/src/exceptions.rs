@@ -17,7 +17,7 @@ use super::placement::Placement;
 use artery_flow::balance::Choice;
 use artery_flow::stream::{AnyKey, ExceptionEnd, ExceptionKind, StreamFlow, with_key};
 use artery_flow::{
-    Answer, Flow4, Flow6, FlowCursor, FlowEnd, FlowId, FlowKey, FlowState, FlowTable, FlowView, Tick,
+    Answer, Flow4, Flow6, FlowCursor, FlowEnd, FlowId, FlowKey, FlowSnapshot, FlowTable, FlowView, Tick,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,20 +35,6 @@ pub(super) enum ExceptionEvent {
     /// It is none any more: the flow has ended for this reason, or without one it is where the table puts it,
     /// or will be with its next packet.
     Ended(ExceptionEnd),
-}
-
-/// What of a flow may change by a packet.
-#[derive(Clone, Copy)]
-pub(super) struct Snapshot {
-    pub(super) state: FlowState,
-    pub(super) is_young: bool,
-    is_imported: bool,
-}
-
-impl Snapshot {
-    pub(super) fn of_flow<K: FlowKey>(flow: &FlowView<'_, K>) -> Snapshot {
-        Snapshot { state: flow.state(), is_young: flow.is_young(), is_imported: flow.is_imported() }
-    }
 }
 
 #[derive(Default)]
@@ -232,16 +218,19 @@ impl Exceptions {
     pub(super) fn record_change<K: FlowKey>(
         &mut self,
         flow: Option<FlowView<'_, K>>,
-        before: Snapshot,
+        before: FlowSnapshot,
         choice: &Choice,
         now: Duration,
     ) {
         let Some(flow) = flow.filter(|flow| self.is_on() && flow.is_marked()) else { return };
-        let what = match before {
-            Snapshot { is_imported: true, .. } if !flow.is_imported() => ExceptionKind::Insert,
-            Snapshot { is_young: true, .. } if !flow.is_young() => ExceptionKind::Proven,
-            Snapshot { state, .. } if state != flow.state() => ExceptionKind::State,
-            _ => return,
+        let what = if before.is_imported() && !flow.is_imported() {
+            ExceptionKind::Insert
+        } else if before.is_young() && !flow.is_young() {
+            ExceptionKind::Proven
+        } else if before.state() != flow.state() {
+            ExceptionKind::State
+        } else {
+            return;
         };
         self.push_flow(&flow, what, choice, now);
     }

@@ -69,6 +69,7 @@ pub(super) fn export_exceptions(
     check_pure(choice)?;
     let Some(mut from) = part_start(asked, worker)? else { return Ok(String::new()) };
     let (mut items, mut examined) = (PartWriter::new(choice), 0);
+    items.owners = Some(&b.exchange.owners);
     let placement = Placement { choice, seed: &b.shared.seed };
     let exceptions = &mut b.followed.exceptions;
     loop {
@@ -146,6 +147,7 @@ fn add_exceptions<K: FlowKey>(
     let flows = flows.as_ref()?;
     let next = flows.walk_flows(cursor, exceptions::STEP, |flow| {
         if exceptions.check_exported(flows, &flow, placement) {
+            items.set_owner(flow.owner());
             items.add_flow(flow.full_record(Tick::from_time(now)));
         }
     });
@@ -159,17 +161,29 @@ struct PartWriter<'a> {
     named: Vec<bool>,
     bytes: Vec<u8>,
     flows: usize,
+    /// Of copies, whose names go before them; none where that is not wanted.
+    owners: Option<&'a FlowOwners>,
+    owner: OwnerId,
 }
 
 impl PartWriter<'_> {
     fn new(choice: &Choice) -> PartWriter<'_> {
-        PartWriter { choice, named: Vec::new(), bytes: Vec::with_capacity(PART * 48), flows: 0 }
+        let bytes = Vec::with_capacity(PART * 48);
+        PartWriter { choice, named: Vec::new(), bytes, flows: 0, owners: None, owner: OwnerId::NONE }
     }
 
     /// What a handler says of a part.
     fn finish(self, worker: usize, next: Option<u64>) -> String {
         let next = next.map_or("-".to_string(), |next| next.to_string());
         format!("{worker} {next} {}\n", BASE64_STANDARD.encode(&self.bytes))
+    }
+
+    /// Says whose copies follow, if that is another owner than before.
+    fn set_owner(&mut self, owner: OwnerId) {
+        if let Some(owners) = self.owners.filter(|_| owner != self.owner) {
+            self.owner = owner;
+            write_item(&StreamItem::Owner(owners.name(owner)), &mut self.bytes);
+        }
     }
 
     /// A flow without a member is left out: its next packet gives it another one.

@@ -2,10 +2,10 @@
 //!
 //! Without a follower no event is recorded, and the cost is close to none.
 use super::event_queue::EventQueue;
-use super::exceptions::{Exceptions, Snapshot};
+use super::exceptions::Exceptions;
 use artery_flow::balance::{Choice, MemberId};
 use artery_flow::stream::AnyKey;
-use artery_flow::{FlowEnd, FlowKey, FlowState, FlowView};
+use artery_flow::{FlowEnd, FlowKey, FlowSnapshot, FlowState, FlowView};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,13 +99,13 @@ impl FlowEvents {
     pub(super) fn record_change<K: FlowKey>(
         &mut self,
         view: Option<FlowView<'_, K>>,
-        before: Snapshot,
+        before: FlowSnapshot,
         choice: &Choice,
     ) {
         let Some(now) = view else { return };
-        if before.is_young && !now.is_young() {
+        if before.is_young() && !now.is_young() {
             self.record_flow(view, FlowEventKind::Proven, choice);
-        } else if now.state() != before.state {
+        } else if now.state() != before.state() {
             self.record_flow(view, FlowEventKind::State, choice);
         }
     }

@@ -22,6 +22,11 @@ impl FlowOwners {
         Ok(self.0.get(name).copied())
     }
 
+    /// The name of an owner; empty for `OwnerId::NONE`.
+    pub(super) fn name(&self, owner: OwnerId) -> &str {
+        self.0.iter().find(|(_, known)| **known == owner).map_or("", |(name, _)| name)
+    }
+
     /// The owner of a name; `OwnerId::NONE` if it is empty.
     pub(super) fn find_or_add(&mut self, name: &str) -> Result<OwnerId, HandlerError> {
         if name.is_empty() {
@@ -156,6 +161,41 @@ mod tests {
         // A file does not say who owns a flow.
         import(&mut second, "", &sent, &[(1, 0), (3, 0)]);
         assert_eq!(flows(&mut second)[&1], (true, 0));
+    }
+
+    /// Exported exceptions by client, and the owner whose copies they are.
+    fn owners_of_exceptions(bench: &mut Bench) -> BTreeMap<u16, String> {
+        let text = bench.read("exceptions_part", "").unwrap();
+        let items = BASE64_STANDARD.decode(text.trim_end().split(' ').nth(2).unwrap()).unwrap();
+        let (mut reader, mut owner, mut flows) =
+            (StreamReader::of_items(&items), String::new(), BTreeMap::new());
+        while reader.bytes_left() > 0 {
+            match reader.next_item().unwrap() {
+                Some(StreamItem::Owner(name)) => owner = name.to_string(),
+                Some(StreamItem::Flow(flow)) => drop(flows.insert(flow.key.endpoints()[0].1, owner.clone())),
+                _ => {}
+            }
+        }
+        flows
+    }
+
+    #[test]
+    fn exported_exceptions_say_whose_copies_they_are() {
+        let (mut first, mut second, mut third) = (bench(), bench(), bench());
+        open(&mut first, 1..4);
+        open(&mut second, 5..7);
+        let sent = [items(&mut first), items(&mut second)];
+        import(&mut third, "m1@1", &sent[0], &[]);
+        import(&mut third, "m2@1", &sent[1], &[]);
+        packet(&mut third, 2, TcpFlags::ACK);
+        for member in ["a", "b"] {
+            third.write("weight", &format!("{member} 0")).unwrap();
+        }
+        third.write("add_member", "c 10.0.0.3").unwrap();
+        let owner = |name: &str| name.to_string();
+        let expected =
+            [(1, owner("m1@1")), (2, owner("")), (3, owner("m1@1")), (5, owner("m2@1")), (6, owner("m2@1"))];
+        assert_eq!(owners_of_exceptions(&mut third), BTreeMap::from(expected));
     }
 
     #[test]

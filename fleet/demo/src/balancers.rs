@@ -1,5 +1,6 @@
 //! The balancers: `artery run` on each, and `artery-fleet` beside it, which announces it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,11 +23,29 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) struct Balancers {
     all: Vec<Balancer>,
     programs: Programs,
-    method: &'static str,
-    is_mirrored: bool,
-    /// Whether web1 is drained and web5 added, which a router that starts again must know from its start.
-    has_changed: bool,
+    setup: Setup,
     folder: TempDir,
+}
+
+/// How balancers choose, and what they know of one another.
+pub(crate) struct Setup {
+    pub(crate) method: &'static str,
+    pub(crate) is_mirrored: bool,
+    /// Whether they check members.
+    pub(crate) is_checked: bool,
+    /// Numbers of the servers that are members, and their weights: also what a router that starts again must
+    /// know from its start.
+    pub(crate) members: BTreeMap<u8, u32>,
+}
+
+/// A client's address and port.
+pub(crate) type Client = (String, u64);
+
+/// Clients whose flows are exceptions: with packets, and known from peers.
+#[derive(Default)]
+struct Exceptions {
+    own: BTreeSet<Client>,
+    copies: BTreeSet<Client>,
 }
 
 struct Balancer {
@@ -36,17 +55,13 @@ struct Balancer {
 }
 
 impl Balancers {
-    pub(crate) fn start(
-        network: &Network,
-        programs: &Programs,
-        method: &'static str,
-        is_mirrored: bool,
-    ) -> Result<Balancers> {
+    pub(crate) fn start(network: &Network, programs: &Programs, setup: Setup) -> Result<Balancers> {
         let folder = tempfile::tempdir()?;
         let all = network.balancers.iter();
         let all = all.map(|host| Balancer { host: host.clone(), router: None, fleet: None }).collect();
         let programs = Programs { artery: programs.artery.clone(), fleet: programs.fleet.clone() };
-        let mut balancers = Balancers { all, programs, method, is_mirrored, has_changed: false, folder };
+        let is_mirrored = setup.is_mirrored;
+        let mut balancers = Balancers { all, programs, setup, folder };
         (1..=3).try_for_each(|number| balancers.start_router(number))?;
         if is_mirrored {
             (1..=3).try_for_each(|number| balancers.start_fleet(number))?;
@@ -58,7 +73,7 @@ impl Balancers {
         let socket = self.socket(number);
         // A router that was killed leaves its socket.
         let _ = std::fs::remove_file(&socket);
-        let graph = graph(number, self.method, self.has_changed);
+        let graph = graph(number, &self.setup);
         let words = [
             self.programs.artery.as_os_str(),
             "run".as_ref(),
@@ -72,7 +87,7 @@ impl Balancers {
         wait_for("the router's socket", || Ok(self.read(number, "exchange").is_ok()))
     }
 
-    fn start_fleet(&mut self, number: u8) -> Result<()> {
+    pub(crate) fn start_fleet(&mut self, number: u8) -> Result<()> {
         let config = self.write_fleet_config(number)?;
         let words =
             [self.programs.fleet.as_os_str(), "run".as_ref(), "--config".as_ref(), config.as_os_str()];
@@ -94,13 +109,32 @@ impl Balancers {
         Ok(command.limit(LIMIT).run().map(drop)?)
     }
 
-    /// Drains web1 and adds web5 at all.
-    pub(crate) fn change_members(&mut self) -> Result<()> {
+    pub(crate) fn add_member(&mut self, member: u8) -> Result<()> {
+        self.setup.members.insert(member, 1);
+        self.write_all("add_member", &format!("web{member} {}", server(member)))
+    }
+
+    pub(crate) fn remove_member(&mut self, member: u8) -> Result<()> {
+        self.setup.members.remove(&member);
+        self.write_all("remove_member", &format!("web{member}"))
+    }
+
+    pub(crate) fn drain_member(&mut self, member: u8) -> Result<()> {
+        self.setup.members.insert(member, 0);
+        self.write_all("weight", &format!("web{member} 0"))
+    }
+
+    fn write_all(&self, handler: &str, value: &str) -> Result<()> {
+        (1..=3).try_for_each(|number| self.write(number, handler, value))
+    }
+
+    /// Waits until the checks of all find a member down.
+    pub(crate) fn await_down(&self, member: u8) -> Result<()> {
+        let name = format!("web{member} ");
+        let is_down = |line: &str| line.starts_with(&name) && line.contains("down");
         for number in 1..=3 {
-            self.write(number, "add_member", &format!("web5 {}", server(5)))?;
-            self.write(number, "weight", "web1 0")?;
+            wait_for("the end of a member", || Ok(self.read(number, "members")?.lines().any(is_down)))?;
         }
-        self.has_changed = true;
         Ok(())
     }
 
@@ -111,7 +145,7 @@ impl Balancers {
             let is_known = |peer: &&Value| peer["is_present"] == true && peer["is_complete"] == true;
             peers.iter().filter(is_known).count() == 2
         };
-        for number in (1..=3).filter(|_| self.is_mirrored) {
+        for number in (1..=3).filter(|_| self.setup.is_mirrored) {
             wait_for("peers of a balancer", || {
                 Ok(self.status(number).is_some_and(|status| has_all(&status)))
             })?;
@@ -119,28 +153,41 @@ impl Balancers {
         Ok(())
     }
 
-    /// How many flows with packets are exceptions; waits until all balancers know all of them, if
-    /// they tell one another.
-    pub(crate) fn await_exceptions(&self) -> Result<usize> {
-        let mut count = 0;
+    /// How many flows with packets are exceptions at each balancer; waits until all know all of them, if they
+    /// tell one another.
+    pub(crate) fn await_exceptions(&self) -> Result<[usize; 3]> {
+        let mut counts = [0; 3];
         wait_for("exceptions", || {
             let all = (1..=3).map(|number| self.exceptions(number)).collect::<Result<Vec<_>>>()?;
-            count = all.iter().map(|[own, _]| own).sum();
-            Ok(!self.is_mirrored || all.iter().all(|[own, copies]| own + copies == count))
+            counts = std::array::from_fn(|at| all[at].own.len());
+            let count = counts.iter().sum::<usize>();
+            let has_all = |known: &Exceptions| known.own.len() + known.copies.len() == count;
+            Ok(!self.setup.is_mirrored || all.iter().all(has_all))
         })?;
-        Ok(count)
+        Ok(counts)
     }
 
-    /// Long flows that are exceptions at a balancer: with packets, and known from peers.
-    fn exceptions(&self, number: u8) -> Result<[usize; 2]> {
+    /// Clients of a balancer's own exceptions that another one does not know.
+    pub(crate) fn unmirrored(&self, number: u8) -> Result<BTreeSet<Client>> {
+        let mut own = self.exceptions(number)?.own;
+        for other in (1..=3).filter(|other| *other != number) {
+            let known = self.exceptions(other)?.copies;
+            own.retain(|client| !known.contains(client));
+        }
+        Ok(own)
+    }
+
+    /// Long flows that are exceptions at a balancer.
+    fn exceptions(&self, number: u8) -> Result<Exceptions> {
         let text = self.call(number, &["flow", "export", "--exceptions"], &[])?;
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let imported: Vec<bool> = lines
-            .filter(|line| line["state"] == "established")
-            .filter_map(|line| line["imported"].as_bool())
-            .collect();
-        let copies = imported.iter().filter(|is_copy| **is_copy).count();
-        Ok([imported.len() - copies, copies])
+        let mut exceptions = Exceptions::default();
+        for line in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            let client = line["src"].as_str().zip(line["sport"].as_u64());
+            let Some((address, port)) = client.filter(|_| line["state"] == "established") else { continue };
+            let kind = if line["imported"] == true { &mut exceptions.copies } else { &mut exceptions.own };
+            kind.insert((address.to_string(), port));
+        }
+        Ok(exceptions)
     }
 
     pub(crate) fn status_text(&self, number: u8) -> Result<String> {
@@ -207,11 +254,11 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// What a balancer runs: two sides, and FlowBalancer between them.
-fn graph(number: u8, method: &str, has_changed: bool) -> String {
-    let last = if has_changed { 5 } else { 4 };
-    let weight = |member| if has_changed && member == 1 { " weight 0" } else { "" };
-    let member = |member| format!("MEMBER web{member} {}{}", server(member), weight(member));
-    let members: Vec<String> = (1..=last).map(member).collect();
+fn graph(number: u8, setup: &Setup) -> String {
+    let member =
+        |(member, weight): (&u8, &u32)| format!("MEMBER web{member} {} weight {weight}", server(*member));
+    let members: Vec<String> = setup.members.iter().map(member).collect();
+    let check = if setup.is_checked { ", CHECK tcp every 500ms timeout 500ms fall 2" } else { "" };
     format!(
         "elementclass Side {{ $device, $ip |
              FromDevice($device, SNIFFER false)
@@ -224,11 +271,12 @@ fn graph(number: u8, method: &str, has_changed: bool) -> String {
              input -> neighbors;
          }}
          left :: Side(eth0, {}); right :: Side(eth1, {});
-         left -> b :: FlowBalancer(SERVICE {SERVICE}:80 tcp, {}, METHOD {method});
+         left -> b :: FlowBalancer(SERVICE {SERVICE}:80 tcp, {}, METHOD {}{check});
          b[0] -> right; b[1] -> Discard; right -> left;",
         balancer(number, 1),
         balancer(number, 2),
         members.join(", "),
+        setup.method,
     )
 }
 

@@ -23,9 +23,7 @@ pub(crate) struct Clients(Vec<TcpStream>);
 impl Clients {
     /// Opens connections from all addresses of clients.
     pub(crate) fn open(host: &Host, count: usize) -> Result<Clients> {
-        let open = || (0..count).map(|n| connect(1 + (n % usize::from(CLIENTS)) as u8)).collect();
-        let streams: Result<Vec<TcpStream>> = host.enter(open)?;
-        Ok(Clients(streams?))
+        Ok(Clients(open_all(host, count)?.into_iter().map(|(stream, _)| stream).collect()))
     }
 
     /// Has each connection exchange two messages, and says how many were reset or got no answer; those are
@@ -65,13 +63,19 @@ fn exchange(streams: Vec<TcpStream>, message: u8) -> Vec<TcpStream> {
     sound
 }
 
+/// Opens connections from all addresses of clients; each with its server's number.
+pub(crate) fn open_all(host: &Host, count: usize) -> Result<Vec<(TcpStream, u8)>> {
+    host.enter(|| (0..count).map(|n| connect(1 + (n % usize::from(CLIENTS)) as u8)).collect())?
+}
+
 /// Connects from an address of clients, and waits for the server's number.
-fn connect(from: u8) -> Result<TcpStream> {
+fn connect(from: u8) -> Result<(TcpStream, u8)> {
     let stream = open_socket(from)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    (&stream).read_exact(&mut [0]).context("a server does not say who it is")?;
+    let mut server = [0];
+    (&stream).read_exact(&mut server).context("a server does not say who it is")?;
     stream.set_nonblocking(true)?;
-    Ok(stream)
+    Ok((stream, server[0]))
 }
 
 fn open_socket(from: u8) -> Result<TcpStream> {
@@ -84,44 +88,81 @@ fn open_socket(from: u8) -> Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Connections that come and end, one after the other from each address of clients.
+/// Connections that come and end, from all addresses of clients, one after the other in each thread.
 pub(crate) struct ShortConnections {
     has_ended: Arc<AtomicBool>,
-    all: Arc<AtomicU64>,
-    failed: Arc<AtomicU64>,
+    counts: Arc<ShortCounts>,
     threads: Vec<JoinHandle<()>>,
 }
 
+#[derive(Default)]
+struct ShortCounts {
+    all: AtomicU64,
+    failed: AtomicU64,
+    longest_micros: AtomicU64,
+}
+
+/// What became of short connections.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ShortReport {
+    pub(crate) all: u64,
+    pub(crate) failed: u64,
+    pub(crate) longest: Duration,
+}
+
 impl ShortConnections {
-    pub(crate) fn start(host: &Host) -> Result<ShortConnections> {
-        let (has_ended, all, failed) =
-            (Arc::new(AtomicBool::new(false)), Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-        let mut threads = Vec::new();
-        for from in 1..=CLIENTS {
-            let (host, has_ended) = (host.clone(), has_ended.clone());
-            let (all, failed) = (all.clone(), failed.clone());
-            threads.push(std::thread::spawn(move || {
+    /// So many threads for each address of clients begin one in each period, or later while they wait.
+    pub(crate) fn start(host: &Host, threads: usize, period: Duration) -> ShortConnections {
+        let (has_ended, counts) = (Arc::new(AtomicBool::new(false)), Arc::<ShortCounts>::default());
+        let mut all = Vec::new();
+        for from in (1..=CLIENTS).flat_map(|from| std::iter::repeat_n(from, threads)) {
+            let (host, has_ended, counts) = (host.clone(), has_ended.clone(), counts.clone());
+            all.push(std::thread::spawn(move || {
                 let work = host.enter(|| {
                     while !has_ended.load(Relaxed) {
-                        all.fetch_add(1, Relaxed);
-                        failed.fetch_add(u64::from(ask_once(from).is_err()), Relaxed);
-                        std::thread::sleep(Duration::from_millis(50));
+                        let begun = Instant::now();
+                        counts.note(ask_once(from).is_ok(), begun.elapsed());
+                        std::thread::sleep(period.saturating_sub(begun.elapsed()));
                     }
                 });
                 work.expect("a host is entered");
             }));
         }
-        Ok(ShortConnections { has_ended, all, failed, threads })
+        ShortConnections { has_ended, counts, threads: all }
     }
 
-    /// How many there were, and how many of them failed.
-    pub(crate) fn stop(self) -> (u64, u64) {
+    /// What became of them since the last call.
+    pub(crate) fn report(&self) -> ShortReport {
+        let ShortCounts { all, failed, longest_micros } = &*self.counts;
+        let longest = Duration::from_micros(longest_micros.swap(0, Relaxed));
+        ShortReport { all: all.swap(0, Relaxed), failed: failed.swap(0, Relaxed), longest }
+    }
+
+    pub(crate) fn stop(mut self) -> ShortReport {
+        self.end();
+        self.report()
+    }
+
+    fn end(&mut self) {
         self.has_ended.store(true, Relaxed);
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             // One that panicked has said so.
             let _ = thread.join();
         }
-        (self.all.load(Relaxed), self.failed.load(Relaxed))
+    }
+}
+
+impl Drop for ShortConnections {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl ShortCounts {
+    fn note(&self, is_sound: bool, time: Duration) {
+        self.all.fetch_add(1, Relaxed);
+        self.failed.fetch_add(u64::from(!is_sound), Relaxed);
+        self.longest_micros.fetch_max(time.as_micros() as u64, Relaxed);
     }
 }
 

@@ -5,17 +5,20 @@
 
 mod balancers;
 mod clients;
+mod long;
 mod network;
 mod routing;
+mod speed;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use artery_rig::{EchoServer, Rig};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
-use balancers::{Balancers, Programs};
-use clients::{Clients, ShortConnections};
+use balancers::{Balancers, Programs, Setup};
+use clients::{Clients, ShortConnections, ShortReport};
 use network::{Network, PORT};
 use routing::Routing;
 
@@ -23,14 +26,25 @@ use routing::Routing;
 #[derive(Parser)]
 struct Options {
     /// The router program to run
-    #[arg(long, default_value = "target/release/artery")]
+    #[arg(long, global = true, default_value = "target/release/artery")]
     artery: PathBuf,
     /// The artery-fleet program to run
-    #[arg(long, default_value = "fleet/target/release/artery-fleet")]
+    #[arg(long, global = true, default_value = "fleet/target/release/artery-fleet")]
     fleet: PathBuf,
     /// Connections that are open all the time
     #[arg(long, default_value_t = 1000)]
     connections: usize,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure what the goals of docs/fleet.md name, and print goals and figures
+    Speed(speed::Options),
+    /// Be a server of this number, in this namespace
+    #[command(hide = true)]
+    Serve { number: u8 },
 }
 
 /// How the balancers of a run choose members, and whether they know one another's exceptions.
@@ -47,6 +61,17 @@ const SUBJECTS: [Subject; 4] = [
     Subject { name: "maglev, mirrored", method: "maglev", is_mirrored: true },
 ];
 
+impl Subject {
+    fn setup(&self) -> Setup {
+        Setup {
+            method: self.method,
+            is_mirrored: self.is_mirrored,
+            is_checked: false,
+            members: (1..=4).map(|member| (member, 1)).collect(),
+        }
+    }
+}
+
 /// What was counted in a run.
 struct Outcome {
     /// Exceptions of all balancers after the change of members.
@@ -61,8 +86,14 @@ struct Outcome {
 
 fn main() -> Result<()> {
     let options = Options::parse();
+    if let Some(Command::Serve { number }) = options.command {
+        return Ok(EchoServer::run(PORT, number)?);
+    }
     let find = |path: &PathBuf| path.canonicalize().with_context(|| format!("{} is missing", path.display()));
     let programs = Programs { artery: find(&options.artery)?, fleet: find(&options.fleet)? };
+    if let Some(Command::Speed(options)) = &options.command {
+        return speed::measure(options, &programs);
+    }
     let mut outcomes = Vec::new();
     for subject in &SUBJECTS {
         let outcome = run(subject, &programs, options.connections)?;
@@ -89,7 +120,7 @@ fn run(subject: &Subject, programs: &Programs, connections: usize) -> Result<Out
     let network = Network::create(&rig)?;
     let servers = network.servers.iter().zip(1..).map(|(host, number)| EchoServer::start(host, PORT, number));
     let _servers = servers.collect::<artery_rig::Result<Vec<_>>>()?;
-    let mut balancers = Balancers::start(&network, programs, subject.method, subject.is_mirrored)?;
+    let mut balancers = Balancers::start(&network, programs, subject.setup())?;
     // Without artery-fleet this program changes the route, as no routing protocol could sooner.
     let routing = subject.is_mirrored.then(|| Routing::start(&network)).transpose()?;
     let spread = |what: &str, numbers: &[u8]| -> Result<()> {
@@ -104,12 +135,13 @@ fn run(subject: &Subject, programs: &Programs, connections: usize) -> Result<Out
     };
     spread("start", &[1, 2, 3])?;
     let mut clients = Clients::open(&network.client, connections)?;
-    let short = ShortConnections::start(&network.client)?;
+    let short = ShortConnections::start(&network.client, 1, Duration::from_millis(50));
     balancers.await_peers()?;
 
     println!("web1 is drained, and web5 added");
-    balancers.change_members()?;
-    let exceptions = balancers.await_exceptions()?;
+    balancers.add_member(5)?;
+    balancers.drain_member(1)?;
+    let exceptions = balancers.await_exceptions()?.iter().sum();
     let after_change = clients.harmed();
     println!("the router of balancer 2 is killed");
     balancers.kill(2);
@@ -128,7 +160,7 @@ fn run(subject: &Subject, programs: &Programs, connections: usize) -> Result<Out
     if subject.is_mirrored {
         println!("b1# artery-fleet status\n{}", balancers.status_text(1)?);
     }
-    let (short, failed_short) = short.stop();
+    let ShortReport { all: short, failed: failed_short, .. } = short.stop();
     Ok(Outcome { exceptions, after_change, after_kill, after_return, after_leaving, short, failed_short })
 }
 

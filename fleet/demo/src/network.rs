@@ -1,7 +1,7 @@
 //! Clients, a router, balancers and servers in network namespaces.
 //!
 //! ```text
-//! clients ── front ──(ECMP)── balancers 1 to 3 ── servers 1 to 5
+//! clients ── front ──(ECMP)── balancers 1 to 3 ── servers 1 to 6
 //!              └──────────── answers ───────────────┘
 //! ```
 //!
@@ -19,7 +19,7 @@ pub(crate) const CLIENTS: u8 = 20;
 pub(crate) const BALANCERS: u8 = 3;
 /// The front router's address on the network of the balancers' own traffic, where they speak BGP.
 pub(crate) const FRONT: &str = "10.0.3.254";
-const SERVERS: u8 = 5;
+const SERVERS: u8 = 6;
 
 pub(crate) struct Network {
     pub(crate) client: Host,
@@ -67,7 +67,8 @@ impl Network {
             rig.plug(&host, "eth0", &middle)?;
             rig.plug(&host, "eth1", &right)?;
             rig.plug(&host, "eth2", &peers)?;
-            host.address("eth2", &format!("{}/24", balancer(number, 3)))?;
+            // Checks of members go by the front router, since the host does not see what comes by eth1.
+            host.address("eth2", &format!("{}/24", balancer(number, 3)))?.route("10.0.2.0/24", FRONT)?;
             Ok(host)
         });
         let balancers = balancers.collect::<Result<_>>()?;

@@ -196,6 +196,7 @@ impl Announcing {
         let seen = Seen {
             router: health.clone(),
             is_followed: self.own.is_router_connected.load(Relaxed),
+            has_checked: self.own.has_checked.load(Relaxed),
             agreement: self.view.as_ref().map_or(Agreement::Agrees, |view| view.agreement(&self.machine)),
             unreached: self.view.as_ref().and_then(|view| view.drained(&self.machine)),
             peers: &self.peers.joining(now),

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 
 use crate::config::Config;
 use crate::control::Control;
@@ -21,6 +22,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A batch without records goes out if nothing else did for so long: peers see that they miss nothing, and
 /// that the router lives.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+/// The same while not all peers are present, so that one that joins need not wait for a second to be heard.
+const GREETING: Duration = Duration::from_millis(100);
 
 /// What this machine has of its own.
 pub(crate) struct Own {
@@ -33,6 +36,8 @@ pub(crate) struct Own {
     pub(crate) parts_sent: AtomicU64,
     pub(crate) losses: AtomicU64,
     pub(crate) is_router_connected: AtomicBool,
+    /// Whether the router has checked all members that it checks at all.
+    pub(crate) has_checked: AtomicBool,
     /// Whether this machine leaves.
     pub(crate) leaves: AtomicBool,
 }
@@ -52,6 +57,7 @@ impl Own {
             parts_sent: AtomicU64::new(0),
             losses: AtomicU64::new(0),
             is_router_connected: AtomicBool::new(false),
+            has_checked: AtomicBool::new(false),
             leaves: AtomicBool::new(false),
         })
     }
@@ -77,6 +83,7 @@ impl Own {
         loop {
             let Err(error) = self.follow_router(config, peers, outlet);
             self.is_router_connected.store(false, Relaxed);
+            self.has_checked.store(false, Relaxed);
             let error = format!("{error:#}");
             if error != last_error {
                 eprintln!("artery-fleet: exceptions can't be followed: {error}");
@@ -105,6 +112,9 @@ impl Own {
         let mut sent_at = None::<Instant>;
         loop {
             self.is_router_connected.store(true, Relaxed);
+            if !self.has_checked.load(Relaxed) {
+                self.has_checked.store(has_checked(&control.read("status_json", "")?)?, Relaxed);
+            }
             let mut is_idle = true;
             for part in &parts {
                 positions.0.insert(part.worker, part.next.unwrap_or(0));
@@ -115,7 +125,9 @@ impl Own {
                 }
             }
             self.record_sent(&positions);
-            if sent_at.is_none_or(|sent_at| sent_at.elapsed() >= HEARTBEAT) {
+            let is_complete = peers.living(Instant::now()).len() >= config.peers.len();
+            let silence = if is_complete { HEARTBEAT } else { GREETING };
+            if peers.take_newcomer() || sent_at.is_none_or(|sent_at| sent_at.elapsed() >= silence) {
                 self.send(outlet, &records::empty());
                 sent_at = Some(Instant::now());
             }
@@ -150,10 +162,12 @@ impl Own {
     }
 
     /// Gives all exceptions of the router to `each`, a part at a time, and then the end. The router makes the
-    /// next part once `each` has taken one, so that no more than one is in memory.
+    /// next part once `each` has taken one, so that no more than one is in memory. Copies are among them that
+    /// `is_returned` names, by their owner.
     pub(crate) fn export(
         &self,
         config: &Config,
+        is_returned: impl Fn(&str) -> bool,
         mut each: impl FnMut(Envelope, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         let mut control = Control::connect(&config.control, &config.balancer)?;
@@ -166,7 +180,7 @@ impl Own {
                 if let Some(next) = part.next {
                     positions.0.insert(part.worker, next);
                 }
-                let outgoing = select_part(part).context("exceptions of the router")?;
+                let outgoing = select_part(part, &is_returned).context("exceptions of the router")?;
                 if outgoing.records > 0 {
                     each(Envelope { kind: Kind::Part, run, number, leaves }, outgoing.bytes)?;
                     number += 1;
@@ -179,6 +193,13 @@ impl Own {
             }
         }
     }
+}
+
+/// Whether a router has checked all members, or checks none, by its `status_json`.
+fn has_checked(status: &str) -> Result<bool> {
+    let status: Value = serde_json::from_str(status).context("the status of the router")?;
+    let members = status["members"].as_array().map_or(&[][..], Vec::as_slice);
+    Ok(status["detection_ms"].is_null() || members.iter().all(|member| !member["checked"].is_null()))
 }
 
 /// Where each worker goes on, as handlers are asked.

@@ -56,6 +56,46 @@ pub(crate) struct Local {
     pub(crate) view: Option<Arc<View>>,
 }
 
+impl Local {
+    fn asker(&self) -> Asker {
+        Asker { machine: self.config.machine.clone(), run: self.own.position().0 }
+    }
+}
+
+/// Who fetches: `machine=NAME;run=NUMBER`, as parameters of a query.
+#[derive(Debug, PartialEq, Eq)]
+struct Asker {
+    machine: String,
+    run: u64,
+}
+
+impl Asker {
+    /// Whether it is the owner of flows by an earlier run, whose flows it has lost.
+    fn had(&self, owner: &str) -> bool {
+        let other = owner.strip_prefix(&self.machine).and_then(|rest| rest.strip_prefix('@'));
+        other.is_some_and(|run| run.parse().is_ok_and(|run: u64| run != self.run))
+    }
+}
+
+impl std::fmt::Display for Asker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "machine={};run={}", self.machine, self.run)
+    }
+}
+
+impl std::str::FromStr for Asker {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Asker, Refusal> {
+        let (machine, run) = text
+            .strip_prefix("machine=")
+            .and_then(|rest| rest.split_once(";run="))
+            .filter(|(machine, _)| is_word(machine))
+            .ok_or(Refusal::Malformed)?;
+        Ok(Asker { machine: machine.to_string(), run: run.parse().map_err(|_| Refusal::Malformed)? })
+    }
+}
+
 pub(crate) struct Mesh {
     changes: zenoh::Session,
     fetches: zenoh::Session,
@@ -188,11 +228,14 @@ async fn answer_queries(session: &zenoh::Session, local: &Local) -> Result<()> {
 }
 
 fn answer(query: &Query, own: &Own, config: &Config) {
+    // A machine that starts again gets back what it had before: its flows are copies here.
+    let asker = query.parameters().as_str().parse::<Asker>().ok();
+    let is_returned = |owner: &str| asker.as_ref().is_some_and(|asker| asker.had(owner));
     let reply = |envelope: Envelope, bytes: Vec<u8>| {
         let reply = query.reply(query.key_expr().clone(), bytes).attachment(envelope.to_bytes());
         reply.wait().map_err(failure("a reply was not sent"))
     };
-    if let Err(error) = own.export(config, reply) {
+    if let Err(error) = own.export(config, is_returned, reply) {
         eprintln!("artery-fleet: a peer does not get all exceptions: {error:#}");
     }
 }
@@ -205,7 +248,7 @@ async fn fetch(session: zenoh::Session, local: Local, machine: String) {
 
 async fn fetch_parts(session: &zenoh::Session, local: &Local, machine: &str) -> Result<()> {
     let replies = session
-        .get(key(&local.config, "all", machine))
+        .get(format!("{}?{}", key(&local.config, "all", machine), local.asker()))
         .target(QueryTarget::All)
         // The other modes keep replies until all have come.
         .consolidation(ConsolidationMode::None)
@@ -275,11 +318,12 @@ fn common_config(config: &Config, connections: usize) -> Vec<(&'static str, Valu
         ("scouting/multicast/enabled", json!(false)),
         ("scouting/gossip/enabled", json!(false)),
         ("connect/endpoints", endpoints(config, &config.peers)),
-        ("connect/retry", json!({"period_init_ms": 200, "period_max_ms": 1000, "period_increase_factor": 2})),
+        // An attempt that began before a cut ended must not keep the next one waiting for long.
+        ("connect/retry", json!({"period_init_ms": 200, "period_max_ms": 300, "period_increase_factor": 2})),
         ("transport/link/tx/lease", json!(3000)),
         ("transport/link/rx/max_message_size", json!(2 * MOST_BYTES)),
         ("transport/unicast/max_sessions", json!(connections)),
-        ("transport/unicast/open_timeout", json!(2000)),
+        ("transport/unicast/open_timeout", json!(1000)),
         ("transport/unicast/accept_timeout", json!(2000)),
     ];
     if let Some(tls) = &config.tls {
@@ -342,6 +386,17 @@ mod tests {
             ("artery/web/1/flows/m2/x", Refusal::Malformed),
         ] {
             assert_eq!(sender(&config, key), Err(refusal), "{key}");
+        }
+    }
+
+    #[test]
+    fn who_fetches_has_lost_the_flows_of_its_earlier_runs_and_of_no_other_machine() {
+        let asker: Asker = "machine=m1;run=7".parse().unwrap();
+        assert_eq!(asker.to_string().parse(), Ok::<_, Refusal>(Asker { machine: "m1".to_string(), run: 7 }));
+        assert!(asker.had("m1@6") && asker.had("m1@8"));
+        assert!(!["m1@7", "m11@6", "m2@6", "m1", "", "m1@x"].iter().any(|owner| asker.had(owner)));
+        for text in ["", "machine=m 1;run=7", "machine=m1", "machine=m1;run=x"] {
+            assert_eq!(text.parse::<Asker>(), Err(Refusal::Malformed), "{text}");
         }
     }
 

@@ -30,6 +30,8 @@ struct State {
     machines: BTreeMap<String, Machine>,
     refused: BTreeMap<Refusal, u64>,
     named: HashSet<(String, Refusal)>,
+    /// Whether a machine was heard for the first time, or of another run, since it was asked.
+    has_newcomer: bool,
 }
 
 struct Machine {
@@ -136,16 +138,18 @@ impl Peers {
         if name == self.own_name {
             return Err(Refusal::OwnName);
         }
-        let machines = &mut self.lock().machines;
+        let State { machines, has_newcomer, .. } = &mut *self.lock();
         machines.retain(|_, machine| now.duration_since(machine.heard) < FORGOTTEN_AFTER);
         if !machines.contains_key(name) && machines.len() >= MOST_PEERS {
             return Err(Refusal::TooManyMachines);
         }
+        let is_known = machines.get(name).is_some_and(|machine| machine.run == envelope.run);
         let machine = machines.entry(name.to_string()).or_insert_with(|| Machine::new(envelope.run, now));
         // Once it is absent, a clock that was set back may be the reason.
         if envelope.run < machine.run && machine.is_present(now) {
             return Err(Refusal::SameName);
         }
+        *has_newcomer |= !is_known;
         if envelope.run != machine.run {
             (machine.run, machine.last, machine.fetched) = (envelope.run, 0, None);
             machine.applied = 0;
@@ -160,6 +164,11 @@ impl Peers {
         }
         (machine.heard, machine.last, machine.leaves) = (now, envelope.number, envelope.leaves);
         Ok(())
+    }
+
+    /// Whether a machine was heard since the last call that may not have heard this one.
+    pub(crate) fn take_newcomer(&self) -> bool {
+        std::mem::take(&mut self.lock().has_newcomer)
     }
 
     /// Has all exceptions of a machine fetched, since some that came could not be kept.
@@ -412,7 +421,9 @@ mod tests {
     fn of_two_machines_of_one_name_the_later_one_counts_until_it_is_silent() {
         let now = Instant::now();
         let peers = peers(now);
+        assert!(peers.take_newcomer());
         peers.note_changes("m2", &changes(3, 1), now).unwrap();
+        assert!(peers.take_newcomer());
         assert_eq!(peers.begin_fetches(now), ["m2"]);
         peers.finish_fetch("m2", true, now);
         for number in 8..20 {
@@ -420,6 +431,7 @@ mod tests {
             peers.note_changes("m2", &changes(3, number - 6), now).unwrap();
         }
         assert!(peers.begin_fetches(now).is_empty(), "the other one causes no fetch");
+        assert!(!peers.take_newcomer(), "and no greeting");
         let later = now + ABSENT_AFTER;
         assert_eq!(peers.note_changes("m2", &changes(1, 20), later), Ok(()));
         assert_eq!(peers.begin_fetches(later), ["m2"]);

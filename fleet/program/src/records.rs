@@ -86,16 +86,19 @@ pub(crate) fn select_events(part: &Part) -> Result<(Outgoing, bool), StreamError
     Ok((outgoing, has_lost))
 }
 
-/// What peers must know of a part of all exceptions.
-pub(crate) fn select_part(part: &Part) -> Result<Outgoing, StreamError> {
+/// What a peer must know of a part of all exceptions: flows of this machine, and copies of which
+/// `is_returned` says by their owner's name that the peer has lost them.
+pub(crate) fn select_part(part: &Part, is_returned: impl Fn(&str) -> bool) -> Result<Outgoing, StreamError> {
     let (mut outgoing, mut reader) = (Outgoing::new(), StreamReader::of_items(&part.items));
+    let mut returns = false;
     while reader.bytes_left() > 0 {
         match reader.next_item()? {
             Some(StreamItem::Member(number, name)) => outgoing.push(&EventItem::Member(number, name)),
-            Some(StreamItem::Flow(flow)) if !flow.is_imported => {
+            Some(StreamItem::Owner(owner)) => returns = is_returned(owner),
+            Some(StreamItem::Flow(flow)) if !flow.is_imported || returns => {
                 outgoing.push(&EventItem::Exists(ExceptionKind::Insert, flow));
             }
-            Some(StreamItem::Flow(_) | StreamItem::Owner(_) | StreamItem::Ended(..)) => {}
+            Some(StreamItem::Flow(_) | StreamItem::Ended(..)) => {}
             Some(StreamItem::End(_)) | None => break,
         }
     }
@@ -334,13 +337,25 @@ mod tests {
         assert_eq!((outgoing.records, has_lost), (2, true));
         let imports = read(&outgoing.bytes, Arrival::Change, &mut Tombstones::default());
         assert_eq!(imported(&imports[0]), [(2, "b".to_string()), (5, "ended in 3".to_string())]);
-        // Neither in an export.
+        // Neither in an export, unless the peer has lost them.
         let mut all = Vec::new();
-        write_item(&StreamItem::Member(0, "a"), &mut all);
-        for flow in [flow(1, 0), copy(2), flow(3, 0)] {
-            write_item(&StreamItem::Flow(flow), &mut all);
+        for item in [
+            StreamItem::Member(0, "a"),
+            StreamItem::Flow(flow(1, 0)),
+            StreamItem::Flow(copy(2)),
+            StreamItem::Owner("m2@1"),
+            StreamItem::Flow(copy(3)),
+            StreamItem::Owner("m3@1"),
+            StreamItem::Flow(copy(4)),
+            StreamItem::Owner(""),
+            StreamItem::Flow(flow(5, 0)),
+        ] {
+            write_item(&item, &mut all);
         }
-        assert_eq!(select_part(&part(0, all)).unwrap().records, 2);
+        let records = |all: &[u8], lost: &str| {
+            select_part(&part(0, all.to_vec()), |owner| owner == lost).unwrap().records
+        };
+        assert_eq!([records(&all, "m9@1"), records(&all, "m2@1")], [2, 3]);
     }
 
     #[test]

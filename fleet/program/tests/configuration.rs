@@ -325,15 +325,25 @@ fn a_second_machine_of_a_name_another_fleet_and_strange_keys_change_nothing() {
         let (_, said) = machines[0].say(&["diff", &three]);
         assert!(said.contains("the key config in etcd is refused: it is of another version"), "{said}");
         // A machine of another version lives: it can't check anything.
-        servers.put("machine/m8", "{\"format\":7}");
-        servers.delete("candidate");
+        servers.put_for("machine/m8", "{\"format\":7}", 60);
         let (is_done, said) = machines[0].say(&["apply", &three]);
         assert!(!is_done && said.contains("m8 is of another version of artery-fleet"), "{said}");
         servers.delete("machine/m8");
+        // What no process has written that lives stops nothing: it is replaced, or is no machine.
+        servers.put("candidate", "{\"format\":7}");
+        servers.put("machine/m8", "{\"format\":7}");
+        servers.put("machine/m7", "{\"format\":1}");
         // A revision that can't be read is replaced, by a number that no machine has.
         let (is_done, said) = machines[0].say(&["apply", &three]);
         assert!(is_done && said.contains("revision 2, taken by m1, m2"), "{said}");
         assert!(all_have(&machines, "web3"));
+        // Another version's command is waited for, and goes with its lease.
+        servers.put_for("candidate", "{\"format\":7}", 60);
+        let (is_done, said) = machines[0].say(&["apply", &two]);
+        assert!(!is_done && said.contains("another configuration is being checked"), "{said}");
+        servers.put_for("candidate", "x", 60);
+        let (is_done, said) = machines[0].say(&["apply", &two]);
+        assert!(is_done && said.contains("revision 3, taken by m1, m2"), "{said}");
         Ok(())
     });
 }

@@ -130,6 +130,29 @@ fn a_flow_that_ended_at_its_owner_alone_goes_at_the_peers() {
 }
 
 #[test]
+fn a_router_that_starts_again_has_back_what_peers_have_of_it_without_a_packet() {
+    let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
+    let mut machines = TwoMachines::start(&program);
+    let exceptions = machines.drain();
+    for restarts_fleet in [false, true] {
+        machines.routers[0].stop();
+        machines.routers[0] = Router::start(&program, machines.folder.path(), "m1");
+        machines.routers[0].write("b.weight", "a 0");
+        if restarts_fleet {
+            machines.restart_fleet(0);
+        }
+        let first = &machines.routers[0];
+        wait_for("copies at m1", || first.own_and_copies(), |flows| *flows == (0, exceptions));
+        assert_eq!(machines.routers[1].own_and_copies(), (0, exceptions));
+    }
+    // They are its own again once the network sends them there.
+    let copies = machines.routers[0].flows();
+    machines.routers[0].play();
+    let flows = machines.routers[0].flows();
+    assert!(copies.iter().all(|(client, member)| flows.get(client) == Some(member)));
+}
+
+#[test]
 fn a_machine_whose_router_ended_is_absent_at_its_peers_until_there_is_one_again() {
     let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
     let mut machines = TwoMachines::start(&program);

@@ -235,6 +235,16 @@ slower.")]
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Run artery-fleet, a program of its own beside this one: several machines as one balancer
+    #[command(
+        disable_help_flag = true,
+        after_long_help = "Example:\n  artery fleet status --config /etc/artery/fleet.toml"
+    )]
+    Fleet {
+        /// Arguments passed to artery-fleet
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Behave as the program click, with its options and messages
     #[command(disable_help_flag = true, after_long_help = "Example:\n  artery click -qo- router.click")]
     Click {

@@ -5,7 +5,7 @@
 mod adopt;
 mod apply;
 mod ask;
-mod bench;
+mod beside;
 mod bsd;
 mod capture;
 mod check;
@@ -143,7 +143,8 @@ fn artery(cli: Cli) -> anyhow::Result<u8> {
         Command::Capture(options) => capture::command(&options),
         Command::Completions { shell } => cli::completions(shell),
         Command::Man { folder } => cli::manual(&folder),
-        Command::Bench { arguments } => bench::run(&arguments),
+        Command::Bench { arguments } => beside::bench(&arguments),
+        Command::Fleet { arguments } => beside::fleet(&arguments),
         Command::Click { .. } => unreachable!("the personality was chosen before the arguments were read"),
     }
 }

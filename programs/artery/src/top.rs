@@ -1,5 +1,6 @@
 //! `artery top`: what a running `artery adopt` forwards past the kernel, and what it leaves to it; or what
 //! goes through the ports of a router, and how long it waits there.
+mod fleet;
 mod router;
 mod screen;
 mod view;
@@ -12,6 +13,7 @@ use crate::output::print_stdout;
 use anyhow::Context as _;
 use clap::Args;
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use view::View;
 
 /// The last lines of its help.
@@ -19,6 +21,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   artery top                           rates each second, until 'q'
   artery top --every 5
   artery top --once                    rates of one second as plain text, and the end
+  artery top --fleet /run/artery-fleet.sock    with the machines of the router's fleet
 
 Rates are packets and bits per second. IN and OUT are what was forwarded past the kernel; KERNEL is what came
 by a port and was left to it, for the reasons below. IF IN and IF OUT are the kernel's own counters of the
@@ -40,11 +43,14 @@ pub(crate) struct TopOptions {
     /// The time that rates are of, such as 5 (seconds) or 200ms
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = period)]
     every: Period,
+    /// Show below what artery-fleet says at its status socket, such as /run/artery-fleet.sock
+    #[arg(long, value_name = "SOCKET")]
+    fleet: Option<PathBuf>,
 }
 
 /// Shows it once, or again and again.
 pub(crate) fn command(options: &TopOptions) -> anyhow::Result<u8> {
-    let mut source = Source::new(Client::connect(&options.reach)?);
+    let mut source = Source::new(Client::connect(&options.reach)?, options.fleet.clone());
     let before = source.state()?;
     if options.once || !std::io::stdout().is_terminal() {
         std::thread::sleep(options.every.every);
@@ -75,17 +81,18 @@ struct Source {
     client: Client,
     /// Whether it is a router of elements.
     is_router: bool,
+    fleet: Option<PathBuf>,
 }
 
 impl Source {
-    fn new(mut client: Client) -> Source {
+    fn new(mut client: Client, fleet: Option<PathBuf>) -> Source {
         let is_router = client.read("state").is_err();
-        Source { client, is_router }
+        Source { client, is_router, fleet }
     }
 
     fn state(&mut self) -> anyhow::Result<State> {
         if self.is_router {
-            return router::Ports::of(&mut self.client).map(State::Router);
+            return router::Ports::of(&mut self.client, self.fleet.as_deref()).map(State::Router);
         }
         let text = self.client.read("state")?;
         let status = serde_json::from_str(&text);

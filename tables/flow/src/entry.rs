@@ -91,6 +91,32 @@ impl Status {
     }
 }
 
+/// What packets change of a flow beside its counts and the time of the last one: two are equal unless state,
+/// flags or version have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FlowSnapshot(u32);
+
+impl FlowSnapshot {
+    /// The state of its connection.
+    pub fn state(self) -> FlowState {
+        self.status().state
+    }
+
+    /// Whether it was not proven yet.
+    pub fn is_young(self) -> bool {
+        self.status().has_flags(YOUNG)
+    }
+
+    /// Whether it was imported, and no packet of it was seen here.
+    pub fn is_imported(self) -> bool {
+        self.status().has_flags(IMPORTED)
+    }
+
+    fn status(self) -> Status {
+        Status::of_word(u64::from(self.0) << 32)
+    }
+}
+
 #[inline(always)]
 pub(super) fn load_key<K: FlowKey>(line: &Line) -> K {
     K::from_words(|n| line[n].load(Relaxed))
@@ -119,6 +145,12 @@ pub(super) fn set_answer(line: &Line, answer: Answer) {
 #[inline(always)]
 pub(super) fn load_status(line: &Line) -> Status {
     Status::of_word(line[STATUS].load(Relaxed))
+}
+
+/// The status without the time of the last packet.
+#[inline(always)]
+pub(super) fn load_snapshot(line: &Line) -> FlowSnapshot {
+    FlowSnapshot((line[STATUS].load(Relaxed) >> 32) as u32)
 }
 
 /// Whether a packet changes nothing of a flow but its counts, in few steps; of some that don't it says no.

@@ -70,7 +70,7 @@ mod young;
 
 pub use accounts::FlowPeriod;
 pub use ends::{EndReason, FlowEnd};
-pub use entry::Answer;
+pub use entry::{Answer, FlowSnapshot};
 pub use key::{Flow4, Flow6, FlowKey, KeyedPacket, PacketInfo, Pattern, Scope, Seed};
 pub use limits::{FlowLimits, FlowSettings, Full};
 pub use origins::{OwnerId, RecordSource};
@@ -575,6 +575,12 @@ impl<K: FlowKey> FlowTable<K> {
             return None;
         }
         FlowView::new(id.0, self.entries.line(id.0), &self.origins)
+    }
+
+    /// What packets may change of the flow of a number; [`FlowSnapshot::default`] if there is none.
+    #[inline(always)]
+    pub fn snapshot(&self, id: FlowId) -> FlowSnapshot {
+        self.entries.get(id.0).map_or(FlowSnapshot::default(), entry::load_snapshot)
     }
 
     /// What has happened, and how much there is.

@@ -1,7 +1,7 @@
 //! A flow as others see it: in the table, and as a record that outlives it.
 use super::entry::{self, Answer, IMPORTED, Line, MARKED, PINNED, SHARED, Status, YOUNG};
 use super::key::FlowKey;
-use super::origins::Origins;
+use super::origins::{Origins, OwnerId};
 use super::state::FlowState;
 use super::tick::{Tick, ticks_to_duration};
 use std::marker::PhantomData;
@@ -87,6 +87,12 @@ impl<'a, K: FlowKey> FlowView<'a, K> {
     /// How often a machine took it over that had seen no packet of it, which wraps.
     pub fn epoch(&self) -> u16 {
         if self.status.has_flags(SHARED) { self.origins.get(self.id.0).epoch } else { 0 }
+    }
+
+    /// Whose copy it is; [`OwnerId::NONE`] if no owner is known, as for flows that packets were seen of.
+    pub fn owner(&self) -> OwnerId {
+        let is_copy = self.status.has_flags(SHARED) && self.is_imported();
+        if is_copy { self.origins.get(self.id.0).owner } else { OwnerId::NONE }
     }
 
     /// Whether it stays however long it is idle.

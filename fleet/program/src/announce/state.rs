@@ -31,6 +31,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) router: RouterHealth,
     /// Whether the router's exceptions are followed.
     pub(crate) is_followed: bool,
+    /// Whether it has checked its members: it takes all for well before.
+    pub(crate) has_checked: bool,
     pub(crate) agreement: Agreement,
     /// Members that this machine alone does not reach, if it is drained for them.
     pub(crate) unreached: Option<Vec<String>>,
@@ -64,6 +66,8 @@ pub(crate) enum Lack {
     Configuration,
     /// Etcd tells which that is, for so many more seconds.
     Etcd(u64),
+    /// The router checks members.
+    Checks,
     /// The exceptions of these machines.
     Machines(Vec<String>),
     /// So many peers that were not heard, for so many more seconds.
@@ -187,6 +191,8 @@ impl Decider {
             Some(Lack::Configuration)
         } else if seen.agreement == Agreement::Unknown && !has_waited {
             Some(Lack::Etcd((self.peer_wait - waited).as_secs() + 1))
+        } else if !seen.has_checked && !has_waited {
+            Some(Lack::Checks)
         } else if !missing.is_empty() {
             Some(Lack::Machines(missing))
         } else if unheard > 0 && !has_waited {
@@ -230,6 +236,7 @@ impl std::fmt::Display for State {
                 f.write_str("waiting for the router to take the fleet's configuration")
             }
             State::Waiting(Lack::Etcd(seconds)) => write!(f, "waiting for etcd, for {seconds} s at most"),
+            State::Waiting(Lack::Checks) => f.write_str("waiting for the router to check its members"),
             State::Waiting(Lack::Machines(machines)) => write!(f, "waiting for {}", machines.join(", ")),
             State::Waiting(Lack::Unheard(count, seconds)) => {
                 let peers = if *count == 1 { "peer that was" } else { "peers that were" };

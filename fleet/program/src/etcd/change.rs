@@ -203,7 +203,12 @@ impl Change<'_> {
     /// Has all machines that live check a configuration; gives their names.
     async fn check(&mut self, candidate: &Candidate) -> Result<Vec<String>> {
         let lease = self.lease.map_or(0, |(lease, _)| lease);
-        let is_first = self.store.replace(CANDIDATE, 0, to_json(candidate), lease).await?;
+        let (keys, refused) = read_again(self.store).await?;
+        let refusal = refused.iter().find(|(key, _)| key == CANDIDATE).map(|(_, refusal)| *refusal);
+        // A command's goes with its lease, also that of another version. What else is there would stay.
+        let is_in_use = keys.candidate_lease != 0 && refusal != Some(Refusal::Malformed);
+        let replaced = if is_in_use { 0 } else { keys.candidate_changed };
+        let is_first = self.store.replace(CANDIDATE, replaced, to_json(candidate), lease).await?;
         ensure!(is_first, "another configuration is being checked; try again in {CANDIDATE_LEASE} s");
         self.wait_for_checks(candidate).await
     }

@@ -40,6 +40,8 @@ pub(crate) struct Pair {
     pub(crate) value: Vec<u8>,
     /// The revision of etcd that changed it.
     pub(crate) changed: i64,
+    /// That of the process which put it; 0 for a key that stays until someone deletes it.
+    pub(crate) lease: i64,
 }
 
 impl Store {
@@ -110,7 +112,8 @@ impl Store {
     /// A pair of this fleet; keys that are not text are none.
     pub(crate) fn pair(&self, pair: &etcd_client::KeyValue) -> Option<Pair> {
         let key = pair.key_str().ok()?.strip_prefix(&self.prefix)?.to_string();
-        Some(Pair { key, value: pair.value().to_vec(), changed: pair.mod_revision() })
+        let (value, changed, lease) = (pair.value().to_vec(), pair.mod_revision(), pair.lease());
+        Some(Pair { key, value, changed, lease })
     }
 
     pub(crate) async fn put_key(&mut self, key: &str, value: Vec<u8>, lease: i64) -> Result<()> {

@@ -32,6 +32,8 @@ pub(crate) struct Keys {
     pub(crate) candidate: Option<Candidate>,
     /// The same for `candidate`.
     pub(crate) candidate_changed: i64,
+    /// That of the command that wrote it; 0 if no command of ours did.
+    pub(crate) candidate_lease: i64,
     pub(crate) checks: BTreeMap<String, Check>,
     pub(crate) drained: Drained,
     /// The same for `drained`.
@@ -51,7 +53,7 @@ impl Keys {
     }
 
     pub(crate) fn set(&mut self, pair: &Pair) -> Result<(), Refusal> {
-        let Pair { key, value, changed } = pair;
+        let Pair { key, value, changed, lease } = pair;
         match key.as_str() {
             CONFIG => {
                 // A revision that can't be read can be replaced.
@@ -62,7 +64,7 @@ impl Keys {
             }
             CANDIDATE => {
                 // What can't be read does not count as one, also where there was one.
-                (self.candidate, self.candidate_changed) = (None, *changed);
+                (self.candidate, self.candidate_changed, self.candidate_lease) = (None, *changed, *lease);
                 let candidate: Candidate = parse(value)?;
                 check_content(&candidate.content)?;
                 self.candidate = Some(candidate);
@@ -80,6 +82,10 @@ impl Keys {
             }
             key => {
                 if let Some(name) = key.strip_prefix(MACHINE).filter(|name| is_word(name)) {
+                    // What stays when its process ends is no machine's, and would keep others from a change.
+                    if *lease == 0 {
+                        return Err(Refusal::Malformed);
+                    }
                     let member: Member = parse(value)?;
                     let MemberState { up, down, .. } = &member.state;
                     if !up.iter().chain(down).all(|name| is_member(name)) {
@@ -101,7 +107,9 @@ impl Keys {
             // The machines keep what they have.
             CONFIG => self.config_changed = 0,
             DRAINED => (self.drained, self.drained_changed) = (Drained::default(), 0),
-            CANDIDATE => (self.candidate, self.candidate_changed) = (None, 0),
+            CANDIDATE => {
+                (self.candidate, self.candidate_changed, self.candidate_lease) = (None, 0, 0);
+            }
             key => {
                 if let Some(name) = key.strip_prefix(MACHINE) {
                     self.machines.remove(name);
@@ -448,7 +456,7 @@ mod tests {
     use super::*;
 
     fn pair(key: &str, value: &[u8]) -> Pair {
-        Pair { key: key.to_string(), value: value.to_vec(), changed: 3 }
+        Pair { key: key.to_string(), value: value.to_vec(), changed: 3, lease: 9 }
     }
 
     fn member(revision: u64, digest: &str) -> Member {
@@ -538,6 +546,9 @@ mod tests {
             assert_eq!(keys.set(&pair(key, value)), Err(refusal), "{key}");
         }
         assert_eq!(keys.revision, before);
+        // One without a lease would live for ever.
+        let lasting = Pair { lease: 0, ..pair("machine/m1", &to_json(&member(4, "a"))) };
+        assert_eq!(keys.set(&lasting), Err(Refusal::Malformed));
         assert!(keys.machines.is_empty());
         assert_eq!(keys.drained.machines, [("m2".to_string(), vec!["web1".to_string()])].into());
     }

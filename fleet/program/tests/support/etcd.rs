@@ -74,6 +74,16 @@ impl Servers {
         self.ask(async move |mut client| drop(client.put(key, value, None).await.unwrap()));
     }
 
+    /// The same of a process that lives for some seconds more.
+    pub fn put_for(&self, key: &str, value: &str, seconds: i64) {
+        let (key, value) = (format!("/artery/web/1/{key}"), value.to_string());
+        self.ask(async move |mut client| {
+            let lease = client.lease_grant(seconds, None).await.unwrap().id();
+            let options = etcd_client::PutOptions::new().with_lease(lease);
+            drop(client.put(key, value, Some(options)).await.unwrap());
+        });
+    }
+
     pub fn delete(&self, key: &str) {
         let key = format!("/artery/web/1/{key}");
         self.ask(async move |mut client| drop(client.delete(key, None).await.unwrap()));

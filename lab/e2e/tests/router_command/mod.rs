@@ -15,6 +15,7 @@ pub(crate) mod ipfix;
 mod log;
 mod mirror;
 mod net;
+mod planned;
 mod port_settings;
 mod sandbox;
 mod services;

@@ -1,26 +1,32 @@
 //! The ports of a router of elements: rates, losses, and how long frames wait to be received.
+use super::fleet;
 use super::view::{View, lines, short};
 use crate::control_socket::Client;
 use crate::netstat::{self, Port};
 use crate::show::table::Table;
 use artery_device::{DELAY_BOUNDS, Delays};
+use std::path::Path;
 use std::time::Instant;
 
 /// What all ports have counted at some time.
 pub(super) struct Ports {
     ports: Vec<Port>,
     at: Instant,
+    /// What is said of the router's fleet.
+    fleet: Vec<String>,
 }
 
 impl Ports {
-    /// Reads the counters of a router's ports.
-    pub(super) fn of(client: &mut Client) -> anyhow::Result<Ports> {
-        Ok(Ports { ports: netstat::ports(client)?, at: Instant::now() })
+    /// Reads the counters of a router's ports, and asks artery-fleet at a socket.
+    pub(super) fn of(client: &mut Client, fleet: Option<&Path>) -> anyhow::Result<Ports> {
+        let (ports, at) = (netstat::ports(client)?, Instant::now());
+        Ok(Ports { ports, at, fleet: fleet.map_or(Vec::new(), fleet::ask) })
     }
 
     /// What happened since `before`.
     pub(super) fn since(&self, before: &Ports) -> View {
-        view(&before.ports, &self.ports, self.at.duration_since(before.at).as_secs_f64().max(1e-3))
+        let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
+        View { connections: self.fleet.clone(), ..view(&before.ports, &self.ports, seconds) }
     }
 }
 

@@ -15,7 +15,8 @@ pub(super) struct View {
     pub(super) ports: Vec<String>,
     /// Why frames were left to the kernel, titles first; the most frequent reason first.
     pub(super) reasons: Vec<String>,
-    /// How many connections go past rules, and how many are kept by what, titles first.
+    /// How many connections go past rules, and how many are kept by what, titles first; of a router, what is
+    /// said of its fleet.
     pub(super) connections: Vec<String>,
     /// What keeps traffic with the kernel.
     pub(super) guards: Vec<String>,

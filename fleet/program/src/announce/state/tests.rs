@@ -8,6 +8,7 @@ struct Bench {
     decider: Decider,
     now: Instant,
     router: RouterHealth,
+    has_checked: bool,
     agreement: Agreement,
     unreached: Option<Vec<String>>,
     peers: Vec<Joining>,
@@ -23,6 +24,7 @@ impl Bench {
             decider: Decider::new(Duration::from_millis(250), (PEER_WAIT, SETTLE), now),
             now,
             router: RouterHealth::NotYetAsked,
+            has_checked: true,
             agreement: Agreement::Agrees,
             unreached: None,
             peers: Vec::new(),
@@ -48,6 +50,7 @@ impl Bench {
         let seen = Seen {
             router: self.router.clone(),
             is_followed: self.router == RouterHealth::Answers,
+            has_checked: self.has_checked,
             agreement: self.agreement,
             unreached: self.unreached.clone(),
             peers: &self.peers,
@@ -113,6 +116,25 @@ fn a_joiner_waits_for_the_fleets_configuration_and_without_etcd_no_longer_than_f
     bench.agreement = Agreement::Differs;
     bench.step(20);
     assert_eq!(bench.text(), "announced");
+}
+
+#[test]
+fn a_joiner_waits_for_checks_of_members_and_no_longer_than_for_peers() {
+    for after in [500, 20_000] {
+        let mut bench = Bench::new();
+        (bench.router, bench.has_checked) = (RouterHealth::Answers, false);
+        bench.peers = ["m2", "m3"].map(whole).to_vec();
+        bench.step(0);
+        bench.step(400);
+        assert_eq!(bench.text(), "waiting for the router to check its members");
+        bench.has_checked = after == 500;
+        bench.step(after);
+        assert_eq!(bench.text(), "announced");
+        // A member that is added later is no reason to be withdrawn.
+        bench.has_checked = false;
+        bench.step(100);
+        assert_eq!(bench.text(), "announced");
+    }
 }
 
 #[test]
