@@ -129,7 +129,7 @@ impl Balancers {
     }
 
     /// Waits until the checks of all find a member down.
-    pub(crate) fn await_down(&self, member: u8) -> Result<()> {
+    pub(crate) fn wait_until_down(&self, member: u8) -> Result<()> {
         let name = format!("web{member} ");
         let is_down = |line: &str| line.starts_with(&name) && line.contains("down");
         for number in 1..=3 {
@@ -139,7 +139,7 @@ impl Balancers {
     }
 
     /// Waits until each has fetched the exceptions of all others.
-    pub(crate) fn await_peers(&self) -> Result<()> {
+    pub(crate) fn wait_for_peers(&self) -> Result<()> {
         let has_all = |status: &Value| {
             let peers = status["peers"].as_array().map_or(&[][..], Vec::as_slice);
             let is_known = |peer: &&Value| peer["is_present"] == true && peer["is_complete"] == true;
@@ -153,9 +153,9 @@ impl Balancers {
         Ok(())
     }
 
-    /// How many flows with packets are exceptions at each balancer; waits until all know all of them, if they
-    /// tell one another.
-    pub(crate) fn await_exceptions(&self) -> Result<[usize; 3]> {
+    /// How many flows with packets are exceptions at each balancer; with artery-fleet, once each balancer
+    /// knows those of all others.
+    pub(crate) fn wait_for_exceptions(&self) -> Result<[usize; 3]> {
         let mut counts = [0; 3];
         wait_for("exceptions", || {
             let all = (1..=3).map(|number| self.exceptions(number)).collect::<Result<Vec<_>>>()?;

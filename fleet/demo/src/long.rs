@@ -144,7 +144,7 @@ impl Worker {
             self.send_due();
             let count = epoll::wait(&self.epoll, &mut events[..], Some(&TICK)).unwrap_or(0);
             events[..count].iter().for_each(|event| self.read(event.data.u64() as usize));
-            self.note_oldest();
+            self.record_oldest();
         }
     }
 
@@ -204,7 +204,7 @@ impl Worker {
         }
     }
 
-    fn note_oldest(&self) {
+    fn record_oldest(&self) {
         let asked = self.all.iter().flatten().filter_map(|connection| connection.asked).min();
         lock(&self.shared.tally).oldest = asked.map_or(Duration::ZERO, |asked| asked.elapsed());
     }

@@ -127,7 +127,7 @@ fn run(subject: &Subject, programs: &Programs, connections: usize) -> Result<Out
         match &routing {
             None => network.spread_over(numbers)?,
             Some(routing) => {
-                let took = routing.await_spread(numbers)?;
+                let took = routing.wait_for_spread(numbers)?;
                 println!("{what}: flows go to {numbers:?} after {} ms", took.as_millis());
             }
         }
@@ -136,12 +136,12 @@ fn run(subject: &Subject, programs: &Programs, connections: usize) -> Result<Out
     spread("start", &[1, 2, 3])?;
     let mut clients = Clients::open(&network.client, connections)?;
     let short = ShortConnections::start(&network.client, 1, Duration::from_millis(50));
-    balancers.await_peers()?;
+    balancers.wait_for_peers()?;
 
     println!("web1 is drained, and web5 added");
     balancers.add_member(5)?;
     balancers.drain_member(1)?;
-    let exceptions = balancers.await_exceptions()?.iter().sum();
+    let exceptions = balancers.wait_for_exceptions()?.iter().sum();
     let after_change = clients.harmed();
     println!("the router of balancer 2 is killed");
     balancers.kill(2);

@@ -27,7 +27,7 @@ impl Routing {
     }
 
     /// Waits until the front router spreads flows over these balancers, and says how long that took.
-    pub(crate) fn await_spread(&self, balancers: &[u8]) -> Result<Duration> {
+    pub(crate) fn wait_for_spread(&self, balancers: &[u8]) -> Result<Duration> {
         let begun = Instant::now();
         while self.gateways()? != balancers {
             if begun.elapsed() > LIMIT {

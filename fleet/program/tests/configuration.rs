@@ -329,7 +329,7 @@ fn a_second_machine_of_a_name_another_fleet_and_strange_keys_change_nothing() {
         let (is_done, said) = machines[0].say(&["apply", &three]);
         assert!(!is_done && said.contains("m8 is of another version of artery-fleet"), "{said}");
         servers.delete("machine/m8");
-        // What no process has written that lives stops nothing: it is replaced, or is no machine.
+        // What no process has written that lives stops nothing: it is replaced, or not counted as a machine.
         servers.put("candidate", "{\"format\":7}");
         servers.put("machine/m8", "{\"format\":7}");
         servers.put("machine/m7", "{\"format\":1}");

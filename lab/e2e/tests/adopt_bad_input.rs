@@ -97,12 +97,12 @@ fn fragments_and_errors_about_translated_packets_come_as_by_the_kernel() {
             assert_eq!(buffer[..length], long);
             udp.exchange(1);
         }
-        // Nobody is there any more, as the far kernel tells the translated source.
+        // The port is closed now, as the far kernel tells the translated source.
         let Datagrams { near, far, .. } = udp;
         drop(far);
         near.connect(at(9000)).expect("it gets errors");
         near.send(b"x").expect("it is sent");
-        let error = near.recv(&mut buffer).expect_err("nobody answers");
+        let error = near.recv(&mut buffer).expect_err("the port is closed");
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
         router.end()
     });

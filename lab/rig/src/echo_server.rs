@@ -35,7 +35,7 @@ impl EchoServer {
     }
 
     /// The same in the namespace of this thread, until the process ends: for a program of its own, which may
-    /// have more files.
+    /// have a higher limit of open files.
     pub fn run(port: u16, number: u8) -> Result<()> {
         Clients::listen(port, number)?.serve(&AtomicBool::new(false));
         Ok(())

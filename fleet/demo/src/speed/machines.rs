@@ -82,7 +82,7 @@ impl Machines {
         })
     }
 
-    /// Starts a machine's router. It plays the capture when told to, and takes frames that come by `device`.
+    /// Starts a machine's router. It plays the capture on request, and takes frames that come by `device`.
     pub(super) fn start_router(
         &self,
         machine: &mut Machine,
@@ -131,7 +131,7 @@ impl Machines {
     }
 
     /// Waits until a machine has all exceptions of so many peers.
-    pub(super) fn await_peers(&self, machine: &Machine, count: usize) -> Result<()> {
+    pub(super) fn wait_for_peers(&self, machine: &Machine, count: usize) -> Result<()> {
         wait_until("peers", || {
             let status = self.status(machine)?;
             let peers = status["peers"].as_array().map_or(&[][..], Vec::as_slice);

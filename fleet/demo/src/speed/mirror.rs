@@ -52,8 +52,8 @@ pub(super) fn lag(programs: &Programs, flows: u32, runs: usize) -> Result<Vec<Ve
         machine.write("b.weight", "d 0")?;
         machines.start_fleet(machine)?;
     }
-    machines.await_peers(&first, 1)?;
-    machines.await_peers(&second, 1)?;
+    machines.wait_for_peers(&first, 1)?;
+    machines.wait_for_peers(&second, 1)?;
     let mac = first.host.mac("eth1")?;
     let mut source = source.injector("eth0")?;
     let each = drained.len() / runs;
@@ -177,8 +177,8 @@ pub(super) fn change(programs: &Programs, flows: u32, runs: usize) -> Result<Vec
         machines.start_fleet(machine)?;
     }
     first.play(flows)?;
-    machines.await_peers(&first, 1)?;
-    machines.await_peers(&second, 1)?;
+    machines.wait_for_peers(&first, 1)?;
+    machines.wait_for_peers(&second, 1)?;
     let mut all = Vec::new();
     for _ in 0..runs {
         ensure!(second.flows()? == 0, "the peer has flows before the change");

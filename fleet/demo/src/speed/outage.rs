@@ -80,7 +80,7 @@ impl Scene {
         let (mac, source) = (all[0].host.mac("eth1")?, source.injector("eth0")?);
         let mut scene = Scene { machines, all, etcd, servers: Vec::new(), source, mac, sent: 0 };
         scene.start_servers()?;
-        scene.all.iter().try_for_each(|machine| scene.machines.await_peers(machine, 2))?;
+        scene.all.iter().try_for_each(|machine| scene.machines.wait_for_peers(machine, 2))?;
         wait_until("machines in etcd", || scene.see_one_another())?;
         Ok(scene)
     }

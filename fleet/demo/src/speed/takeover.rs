@@ -1,7 +1,7 @@
 //! Three balancers under connections, long and short: members change, one balancer's router is killed and
 //! comes back, another one leaves and comes back, and all three are replaced one after the other.
 //!
-//! Resets and losses are those of connections to members that live; `unmirrored` are told apart.
+//! Resets and losses are those of connections to members that live; `unmirrored` are counted apart.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -62,8 +62,8 @@ impl Scene {
         let setup = Setup { method: "maglev", is_mirrored: true, is_checked: true, members };
         let balancers = Balancers::start(&network, programs, setup)?;
         let routing = Routing::start(&network)?;
-        routing.await_spread(&[1, 2, 3])?;
-        balancers.await_peers()?;
+        routing.wait_for_spread(&[1, 2, 3])?;
+        balancers.wait_for_peers()?;
         let long = LongConnections::start()?;
         long.add(open_all(&network.client, connections)?);
         let short = ShortConnections::start(&network.client, THREADS, PERIOD);
@@ -77,11 +77,11 @@ impl Scene {
         self.balancers.remove_member(5)?;
         self.balancers.drain_member(1)?;
         self.servers[3] = None;
-        self.balancers.await_down(4)?;
+        self.balancers.wait_until_down(4)?;
         let tally = self.long.settle();
         let ended = tally.harmed(&GONE);
         self.long.add(open_all(&self.network.client, connections.saturating_sub(self.long.open()))?);
-        let exceptions = self.balancers.await_exceptions()?;
+        let exceptions = self.balancers.wait_for_exceptions()?;
         self.long.settle();
         self.short.report();
         let share = |count: usize, of: f64| 100.0 * count as f64 / of;
@@ -102,7 +102,7 @@ impl Scene {
         let unmirrored = self.balancers.unmirrored(2)?;
         let processors = Processors::begin()?;
         self.balancers.kill(2);
-        let blackout = self.routing.await_spread(&[1, 3])?;
+        let blackout = self.routing.wait_for_spread(&[1, 3])?;
         let tally = self.long.settle();
         let (busy, seconds, short) = (processors.busy()?, processors.elapsed(), self.short.report());
         let [resets, lost] = tally.harmed(&LIVING);
@@ -124,8 +124,8 @@ impl Scene {
             figure("kill -9: processors busy", busy),
         ];
         self.balancers.start_router(2)?;
-        self.routing.await_spread(&[1, 2, 3])?;
-        self.balancers.await_peers()?;
+        self.routing.wait_for_spread(&[1, 2, 3])?;
+        self.balancers.wait_for_peers()?;
         figures
             .extend(self.figures_of("failback: resets and losses", "failback: new connections that failed"));
         Ok(figures)
@@ -142,16 +142,16 @@ impl Scene {
         Ok(self.figures_of("upgrade of all three: resets and losses", "upgrade: new ones that failed"))
     }
 
-    /// Has a balancer leave, and starts both of its programs anew.
+    /// Has a balancer leave, and starts both of its programs again.
     fn replace(&mut self, number: u8) -> Result<()> {
         self.balancers.leave(number)?;
         let others: Vec<u8> = (1..=3).filter(|other| *other != number).collect();
-        self.routing.await_spread(&others)?;
+        self.routing.wait_for_spread(&others)?;
         self.balancers.kill(number);
         self.balancers.start_router(number)?;
         self.balancers.start_fleet(number)?;
-        self.routing.await_spread(&[1, 2, 3])?;
-        self.balancers.await_peers()
+        self.routing.wait_for_spread(&[1, 2, 3])?;
+        self.balancers.wait_for_peers()
     }
 
     fn figures_of(&self, name: &'static str, short: &'static str) -> Vec<Figure> {

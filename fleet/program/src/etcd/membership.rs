@@ -190,7 +190,7 @@ impl Membership {
         if own {
             return self.store.put_key(&key, value, lease).await;
         }
-        // A key without a lease is no process's, and would keep the name from this one for ever.
+        // A key without a lease belongs to none, and would keep the name from this process for ever.
         let lasting = snapshot.pairs.iter().find(|pair| pair.key == key && pair.lease == 0);
         let replaced = lasting.map_or(0, |pair| pair.changed);
         if !self.store.replace(&key, replaced, value, lease).await? {

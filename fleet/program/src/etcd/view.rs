@@ -82,7 +82,7 @@ impl Keys {
             }
             key => {
                 if let Some(name) = key.strip_prefix(MACHINE).filter(|name| is_word(name)) {
-                    // What stays when its process ends is no machine's, and would keep others from a change.
+                    // What stays when its process ends names none that lives, and would stop changes.
                     if *lease == 0 {
                         return Err(Refusal::Malformed);
                     }

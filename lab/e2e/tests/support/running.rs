@@ -66,7 +66,7 @@ impl Running {
         Ok(stdout)
     }
 
-    /// Applies a file, which must be a success; that SIGHUP may not have the same read again is no matter.
+    /// Applies a file, which must be a success; it may warn that SIGHUP could not have the same read again.
     pub fn apply(&self, words: &[&str]) -> Result<String> {
         let CommandOutput { status, stdout, stderr } = self.call(&[&["apply"], words].concat())?;
         let is_success = status.is_some_and(|status| status.success());

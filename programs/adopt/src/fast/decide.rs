@@ -120,8 +120,8 @@ pub fn decide_multi_buffer(
     }
 }
 
-/// Says what becomes of a packet that came by a tunnel, whose port has this number. Addresses of the frame
-/// don't matter.
+/// Says what becomes of a packet that came by a tunnel, whose port has this number. It is ours
+/// whatever the addresses of its frame.
 pub fn decide_within(
     tables: &ForwardingTables<'_>,
     turn: &Turn<'_>,

@@ -470,7 +470,7 @@ pub enum Reason {
     /// is joined from several, and leaves by a session of PPPoE.
     Tunnel,
     /// By the user's policy only packets of established connections are forwarded, and it is of none that is
-    /// known; where its flow would be in the table there is no room.
+    /// known; the part of the table where its flow would be is full.
     NoRoom,
 }
 

@@ -109,7 +109,7 @@ pub(super) enum Source {
 pub(super) enum Step {
     /// Loads so many bytes into registers, which are numbered by bytes.
     Load { to: usize, length: usize, source: Source },
-    /// Loads constant bytes.
+    /// Loads bytes that the rule has.
     Immediate { to: usize, bytes: Vec<u8> },
     /// Copies the bits of a mask, and flips those of another one.
     MaskXor { from: usize, to: usize, mask: Vec<u8>, xor: Vec<u8> },

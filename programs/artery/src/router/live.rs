@@ -472,7 +472,7 @@ impl ConfigurationHandlers {
 fn why_unreadable_later(file: &str) -> Option<String> {
     let path = Path::new(file);
     let why = match std::fs::metadata(path) {
-        // What artery-fleet hands over is no file, and SIGHUP is not how it is read again.
+        // artery-fleet hands over text without a file, and SIGHUP is not how it is read again.
         _ if path.is_relative() => return None,
         // Reading a pipe or a terminal would wait, and its text is gone.
         Ok(data) if !data.is_file() => format!("{file}: not a regular file"),

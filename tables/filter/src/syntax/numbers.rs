@@ -2,7 +2,7 @@
 use crate::facts::Family;
 use artery_wire::NumberNames;
 
-/// Types of ICMP.
+/// Names of types of ICMP, as pf.conf(5) has them.
 const TYPES: NumberNames = NumberNames(
     "
     echoreq 8  echorep 0  unreach 3  squench 4  redir 5  althost 6  routeradv 9  routersol 10  timex 11

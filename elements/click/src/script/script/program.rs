@@ -10,7 +10,7 @@ pub(super) enum Instruction {
     Initial { owed: bool },
     /// Waits until the script was written to, or a packet or signal came, `count` times.
     WaitStep { count: u32, done: u32 },
-    /// Waits so long.
+    /// Waits for a time, then goes on.
     WaitTime(String),
     /// Prints a text, or the value of a handler, perhaps into a file.
     Print { text: String, newline: bool, unquote: bool },
@@ -26,7 +26,7 @@ pub(super) enum Instruction {
     Goto { target: Target, condition: String },
     /// Ends with a value.
     Return { text: String, unquote: bool },
-    /// Ends without one.
+    /// Ends without a value.
     Finish(Ending),
     /// Ends with a message.
     Error { text: String, unquote: bool },

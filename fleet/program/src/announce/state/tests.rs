@@ -130,7 +130,7 @@ fn a_joiner_waits_for_checks_of_members_and_no_longer_than_for_peers() {
         bench.has_checked = after == 500;
         bench.step(after);
         assert_eq!(bench.text(), "announced");
-        // A member that is added later is no reason to be withdrawn.
+        // A member that is added later does not withdraw the machine.
         bench.has_checked = false;
         bench.step(100);
         assert_eq!(bench.text(), "announced");

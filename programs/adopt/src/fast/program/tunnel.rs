@@ -160,8 +160,8 @@ fn cut_padding(w: &mut ProgramWriter<'_>) {
 }
 
 /// Fills up a frame that is shorter than Ethernet's shortest once a header was put on or taken off. Not every
-/// driver does so with what XDP redirects. Before Linux 5.8 no program can: such a frame is the driver's to
-/// fill up.
+/// driver does so with what XDP redirects. Before Linux 5.8 no program can, and
+/// such a frame is left to the driver.
 pub(super) fn fill_up(w: &mut ProgramWriter<'_>) {
     let is_done = w.a.label();
     w.load_slot(R1, Slot::Tunnel);
