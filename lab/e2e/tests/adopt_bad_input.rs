@@ -4,11 +4,10 @@
 use crate::support::adopting::{Net, by_kernel, on_the_net, prepare};
 use crate::support::connections::{Datagrams, flush_connections, until_fast};
 use crate::support::{Running, SOON, until, until_seen};
-use artery_rig::{Host, Result};
-use rustix::net::{AddressFamily, SocketType, socket, sockopt};
+use artery_rig::Result;
 use rustix::process::Signal;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 /// A gateway that masquerades: `a` is inside, `b` is outside.
@@ -104,47 +103,6 @@ fn fragments_and_errors_about_translated_packets_come_as_by_the_kernel() {
         near.send(b"x").expect("it is sent");
         let error = near.recv(&mut buffer).expect_err("the port is closed");
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-        router.end()
-    });
-}
-
-/// A connection from a port of the near host.
-fn connect_from(host: &Host, port: u16, to: SocketAddr) -> Result<TcpStream> {
-    let connected = host.enter(|| {
-        let near = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-        sockopt::set_socket_reuseaddr(&near, true)?;
-        // It ends with a RST, so that its port may be used at once.
-        sockopt::set_socket_linger(&near, Some(Duration::ZERO))?;
-        rustix::net::bind(&near, &SocketAddr::new([10, 0, 1, 2].into(), port))?;
-        rustix::net::connect(&near, &to)?;
-        Ok::<_, rustix::io::Errno>(TcpStream::from(near))
-    })?;
-    Ok(connected.expect("a connection"))
-}
-
-#[test]
-fn a_port_that_is_used_again_within_a_second_is_of_another_connection() {
-    on_the_net("adopt-bad-reuse", |net| {
-        let router = adopt(net)?;
-        let listener = net.b.enter(|| TcpListener::bind(at(8000)))?.expect("a listener");
-        for turn in 0..20_u8 {
-            let mut near = connect_from(&net.a, 5555, at(8000))?;
-            let (mut far, _) = listener.accept().expect("the other end");
-            let mut exchange = |rounds: usize| {
-                for _ in 0..rounds {
-                    let mut byte = [0];
-                    near.write_all(&[turn]).expect("it is sent");
-                    far.read_exact(&mut byte).expect("it arrives");
-                    assert_eq!(byte, [turn]);
-                    far.write_all(&byte).expect("it is sent");
-                    near.read_exact(&mut byte).expect("it arrives");
-                }
-            };
-            match turn {
-                0 | 19 => until_fast(net, &router, &mut exchange)?,
-                _ => exchange(20),
-            }
-        }
         router.end()
     });
 }

@@ -376,7 +376,8 @@ impl FlowTable {
     pub(super) fn is_full(&self, is_v6: bool, key: &[u32]) -> bool {
         let layout = if is_v6 { FLOWS6 } else { FLOWS4 };
         let bucket = self.bucket(layout, key) / layout.bucket_words();
-        self.candidates.tags(is_v6, bucket).load(Acquire) & (TAGGED * ALL_TAGS) == TAGGED * ALL_TAGS
+        let all_used = TAGGED * ALL_TAGS;
+        self.candidates.tags(is_v6, bucket).load(Acquire) & all_used == all_used
     }
 
     /// Writes the tag of a record.
