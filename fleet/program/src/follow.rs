@@ -110,11 +110,18 @@ impl Own {
         self.note_loss();
         // A router that was started again has nothing of theirs.
         peers.request_all(Instant::now());
-        let mut sent_at = None::<Instant>;
+        let (mut sent_at, mut awaits_checks) = (None::<Instant>, false);
         loop {
             self.is_router_connected.store(true, Relaxed);
             if !self.has_checked.load(Relaxed) {
-                self.has_checked.store(has_checked(&control.read("status_json", "")?)?, Relaxed);
+                let has_checked = has_checked(&control.read("status_json", "")?)?;
+                if has_checked && awaits_checks {
+                    // A member that is not checked yet is down as soon as another one is up, and the router
+                    // refuses copies of its flows.
+                    peers.request_all(Instant::now());
+                }
+                awaits_checks = !has_checked;
+                self.has_checked.store(has_checked, Relaxed);
             }
             let mut is_idle = true;
             for part in &parts {
