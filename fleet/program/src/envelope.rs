@@ -1,12 +1,15 @@
 //! What goes with each message beside its records: which message it is. It travels as zenoh's attachment, so
 //! that the payload is a stream of `ARTE` and nothing else.
 
+use crate::owner::Owner;
+
 const MAGIC: [u8; 4] = *b"ARTB";
 const VERSION: u16 = 1;
 const LENGTH: usize = 24;
 
 /// Numbers are big-endian: magic (4), version (2), kind (1), run (8), number (8), whether the sender leaves
-/// (1). Bytes after them are skipped: later versions may add fields.
+/// (1), and the owner of flows that are none of the sender's. Bytes after them are skipped: later versions
+/// may add fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) kind: Kind,
@@ -92,6 +95,18 @@ impl Envelope {
         bytes
     }
 
+    /// With the owner of the flows, unless that is the sender's run.
+    pub(crate) fn with_owner(self, owner: Option<&Owner>) -> Vec<u8> {
+        let mut bytes = self.to_bytes();
+        owner.into_iter().for_each(|owner| owner.write(&mut bytes));
+        bytes
+    }
+
+    /// The owner after an envelope.
+    pub(crate) fn parse_owner(bytes: &[u8]) -> Result<Option<Owner>, Refusal> {
+        bytes.get(LENGTH..).filter(|rest| !rest.is_empty()).map(Owner::parse).transpose()
+    }
+
     pub(crate) fn parse(bytes: &[u8]) -> Result<Envelope, Refusal> {
         let rest = bytes.strip_prefix(&MAGIC).ok_or(Refusal::Malformed)?;
         let (version, rest) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
@@ -121,8 +136,13 @@ mod tests {
         let mut bytes = ENVELOPE.to_bytes();
         assert_eq!(bytes.len(), LENGTH);
         assert_eq!(Envelope::parse(&bytes), Ok(ENVELOPE));
+        assert_eq!(Envelope::parse_owner(&bytes), Ok(None));
         bytes.extend(b"more");
         assert_eq!(Envelope::parse(&bytes), Ok(ENVELOPE));
+        let owner = Owner { machine: "m1".to_string(), run: 5 };
+        let bytes = ENVELOPE.with_owner(Some(&owner));
+        assert_eq!((Envelope::parse(&bytes), Envelope::parse_owner(&bytes)), (Ok(ENVELOPE), Ok(Some(owner))));
+        assert_eq!(Envelope::parse_owner(&bytes[..LENGTH + 3]), Err(Refusal::Malformed));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::control::Control;
 use crate::envelope::{Envelope, Kind};
 use crate::new_run;
+use crate::owner::Owner;
 use crate::peers::Peers;
 use crate::records::{self, Outgoing, Part, parse_parts, select_events, select_part};
 
@@ -109,11 +110,18 @@ impl Own {
         self.note_loss();
         // A router that was started again has nothing of theirs.
         peers.request_all(Instant::now());
-        let mut sent_at = None::<Instant>;
+        let (mut sent_at, mut awaits_checks) = (None::<Instant>, false);
         loop {
             self.is_router_connected.store(true, Relaxed);
             if !self.has_checked.load(Relaxed) {
-                self.has_checked.store(has_checked(&control.read("status_json", "")?)?, Relaxed);
+                let has_checked = has_checked(&control.read("status_json", "")?)?;
+                if has_checked && awaits_checks {
+                    // A member that is not checked yet is down as soon as another one is up, and the router
+                    // refuses copies of its flows.
+                    peers.request_all(Instant::now());
+                }
+                awaits_checks = !has_checked;
+                self.has_checked.store(has_checked, Relaxed);
             }
             let mut is_idle = true;
             for part in &parts {
@@ -162,13 +170,13 @@ impl Own {
     }
 
     /// Gives all exceptions of the router to `each`, a part at a time, and then the end. The router makes the
-    /// next part once `each` has taken one, so that no more than one is in memory. Copies are among them that
-    /// `is_returned` names, by their owner.
+    /// next part once `each` has taken one, so that no more than one is in memory. Copies are among them of
+    /// owners that `gone` returns for their names, and `each` gets with that owner.
     pub(crate) fn export(
         &self,
         config: &Config,
-        is_returned: impl Fn(&str) -> bool,
-        mut each: impl FnMut(Envelope, Vec<u8>) -> Result<()>,
+        gone: impl Fn(&str) -> Option<Owner>,
+        mut each: impl FnMut(Envelope, Option<&Owner>, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         let mut control = Control::connect(&config.control, &config.balancer)?;
         let (mut asked, mut number, run) = (String::new(), 0, self.run.load(Relaxed));
@@ -180,16 +188,18 @@ impl Own {
                 if let Some(next) = part.next {
                     positions.0.insert(part.worker, next);
                 }
-                let outgoing = select_part(part, &is_returned).context("exceptions of the router")?;
-                if outgoing.records > 0 {
-                    each(Envelope { kind: Kind::Part, run, number, leaves }, outgoing.bytes)?;
+                let selected = select_part(part, &gone).context("exceptions of the router")?;
+                for (owner, outgoing) in selected {
+                    let envelope = Envelope { kind: Kind::Part, run, number, leaves };
+                    each(envelope, owner.as_ref(), outgoing.bytes)?;
                     number += 1;
                     self.parts_sent.fetch_add(1, Relaxed);
                 }
             }
             asked = positions.to_string();
             if asked.is_empty() {
-                return each(Envelope { kind: Kind::End, run, number, leaves }, records::empty().bytes);
+                let envelope = Envelope { kind: Kind::End, run, number, leaves };
+                return each(envelope, None, records::empty().bytes);
             }
         }
     }

@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use crate::config::Config;
 use crate::control::{Control, Refused};
 use crate::envelope::Refusal;
+use crate::owner::Owner;
 use crate::peers::Peers;
 use crate::records::{Arrival, Tombstones, read_incoming};
 
@@ -33,9 +34,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Messages of peers for the importer.
 pub(crate) enum Delivery {
     Records {
+        /// The sender.
         machine: String,
-        /// The sender's, see [`Envelope`](crate::envelope::Envelope).
-        run: u64,
+        /// Of the flows: the sender's run, or an owner that is gone.
+        owner: Owner,
         stream: Vec<u8>,
         came: Instant,
         /// Of changes, their number; none of a part.
@@ -61,12 +63,6 @@ pub(crate) struct Outbox {
 pub(crate) fn queues() -> (Inbox, Outbox) {
     let ((changes, changes_out), (parts, parts_out)) = (channel(CHANGES), channel(PARTS));
     (Inbox { changes, parts }, Outbox { changes: changes_out, parts: parts_out })
-}
-
-/// The name by which the router knows the owner of flows. A machine whose router was started again is
-/// another one: it has none of the flows of the one before, whose copies age.
-fn owner_name(machine: &str, run: u64) -> String {
-    format!("{machine}@{run}")
 }
 
 #[derive(Default)]
@@ -122,14 +118,15 @@ impl Importer {
             }
             match delivery {
                 None => {}
-                Some(Delivery::Records { machine, run, stream, came, number }) => {
+                Some(Delivery::Records { machine, owner, stream, came, number }) => {
                     let arrival = match (number, self.peers.is_fetching(&machine)) {
                         (None, _) => Arrival::Part,
                         (Some(_), true) => Arrival::ChangeDuringFetch,
                         (Some(_), false) => Arrival::Change,
                     };
-                    self.import_stream(&machine, run, &stream, arrival, came);
+                    self.import_stream(&machine, &owner, &stream, arrival, came);
                     // What was not taken is fetched before anything counts as there.
+                    let run = owner.run;
                     number.into_iter().for_each(|number| self.peers.note_applied(&machine, run, number));
                 }
                 Some(Delivery::FetchEnd { machine, is_complete }) => {
@@ -145,17 +142,23 @@ impl Importer {
     fn keep_copies(&mut self) {
         self.tombstones.retain(|machine, _| self.peers.is_known(machine));
         for living in self.peers.living(Instant::now()) {
-            let owner = owner_name(&living.machine, living.run);
             let seconds_ago = |ago: Duration| (ago.as_secs() + 2).min(LONGEST_AGO);
             let confirmed = living.fetched.map(|ago| format!(" {}", seconds_ago(ago)));
-            let text = format!("{owner} {}{}", LEASE.as_secs(), confirmed.unwrap_or_default());
+            let text = format!("{} {}{}", living.owner, LEASE.as_secs(), confirmed.unwrap_or_default());
             self.write("keep_copies", &text);
         }
     }
 
-    fn import_stream(&mut self, machine: &str, run: u64, stream: &[u8], arrival: Arrival, came: Instant) {
+    fn import_stream(
+        &mut self,
+        machine: &str,
+        owner: &Owner,
+        stream: &[u8],
+        arrival: Arrival,
+        came: Instant,
+    ) {
         let tombstones = self.tombstones.entry(machine.to_string()).or_default();
-        let incoming = match read_incoming(stream, &owner_name(machine, run), arrival, tombstones) {
+        let incoming = match read_incoming(stream, &owner.to_string(), arrival, tombstones) {
             Ok(incoming) => incoming,
             Err(error) => {
                 let is_version = matches!(error, StreamError::Version(_));
@@ -241,12 +244,13 @@ mod tests {
             .note_changes("m2", &Envelope { kind: Kind::Changes, run: 1, number: 7, leaves: false }, now)
             .unwrap();
         assert_eq!(peers.begin_fetches(now), ["m2"]);
-        importer.import_stream("m2", 1, b"garbage", Arrival::Part, now);
+        let owner = Owner { machine: "m2".to_string(), run: 1 };
+        importer.import_stream("m2", &owner, b"garbage", Arrival::Part, now);
         assert!(!importer.tombstones.get_mut("m2").unwrap().finish(), "the fetch is not complete");
         peers.finish_fetch("m2", true, now);
         peers.note_applied("m2", 1, 7);
         assert!(peers.has_all("m2", 1, 7) && peers.begin_fetches(now).is_empty());
-        importer.import_stream("m2", 1, b"garbage", Arrival::Change, now);
+        importer.import_stream("m2", &owner, b"garbage", Arrival::Change, now);
         assert!(!peers.has_all("m2", 1, 7));
         assert_eq!(peers.begin_fetches(Instant::now() + 2 * RETRY_AFTER), ["m2"]);
     }

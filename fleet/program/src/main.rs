@@ -12,6 +12,7 @@ mod hand_over;
 mod import;
 mod leave;
 mod mesh;
+mod owner;
 mod peers;
 mod probe;
 mod records;

@@ -32,6 +32,7 @@ use crate::etcd::View;
 use crate::follow::{Outlet, Own};
 use crate::hand_over::{self, Confirmations};
 use crate::import::{Delivery, ImportCounts, Inbox, MOST_BYTES};
+use crate::owner::Owner;
 use crate::peers::Peers;
 
 /// All exceptions of a machine must have come within this time.
@@ -58,28 +59,37 @@ pub(crate) struct Local {
 
 impl Local {
     fn asker(&self) -> Asker {
-        Asker { machine: self.config.machine.clone(), run: self.own.position().0 }
+        Asker(Owner { machine: self.config.machine.clone(), run: self.own.position().0 })
+    }
+
+    /// The owner of this name, if it can't send its flows itself to who asks.
+    fn gone(&self, name: &str, asker: Option<&Asker>) -> Option<Owner> {
+        let owner: Owner = name.parse().ok()?;
+        let is_gone =
+            asker.is_some_and(|asker| asker.had(&owner)) || !self.peers.lives(&owner, Instant::now());
+        is_gone.then_some(owner)
+    }
+
+    /// Whether flows of an owner that others say is gone are known better here.
+    fn knows_better(&self, owner: &Owner) -> bool {
+        *owner == self.asker().0 || self.peers.is_known_firsthand(owner, Instant::now())
     }
 }
 
 /// Who fetches: `machine=NAME;run=NUMBER`, as parameters of a query.
 #[derive(Debug, PartialEq, Eq)]
-struct Asker {
-    machine: String,
-    run: u64,
-}
+struct Asker(Owner);
 
 impl Asker {
     /// Whether it is the owner of flows by an earlier run, whose flows it has lost.
-    fn had(&self, owner: &str) -> bool {
-        let other = owner.strip_prefix(&self.machine).and_then(|rest| rest.strip_prefix('@'));
-        other.is_some_and(|run| run.parse().is_ok_and(|run: u64| run != self.run))
+    fn had(&self, owner: &Owner) -> bool {
+        owner.machine == self.0.machine && owner.run != self.0.run
     }
 }
 
 impl std::fmt::Display for Asker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "machine={};run={}", self.machine, self.run)
+        write!(f, "machine={};run={}", self.0.machine, self.0.run)
     }
 }
 
@@ -92,7 +102,8 @@ impl std::str::FromStr for Asker {
             .and_then(|rest| rest.split_once(";run="))
             .filter(|(machine, _)| is_word(machine))
             .ok_or(Refusal::Malformed)?;
-        Ok(Asker { machine: machine.to_string(), run: run.parse().map_err(|_| Refusal::Malformed)? })
+        let run = run.parse().map_err(|_| Refusal::Malformed)?;
+        Ok(Asker(Owner { machine: machine.to_string(), run }))
     }
 }
 
@@ -119,11 +130,14 @@ impl Mesh {
         Ok(ChangesPublisher(publisher.map_err(failure("cannot declare a publisher"))?))
     }
 
-    /// Fetches whatever is to be fetched, each machine by a task of its own.
+    /// Fetches whatever is to be fetched, each machine by a task of its own. Once the router is followed all
+    /// are requested: a fetch that began before would be repeated.
     pub(crate) async fn fetch_on(&self) {
         loop {
-            for machine in self.local.peers.begin_fetches(Instant::now()) {
-                tokio::spawn(fetch(self.fetches.clone(), self.local.clone(), machine));
+            if self.local.own.is_router_connected.load(Relaxed) {
+                for machine in self.local.peers.begin_fetches(Instant::now()) {
+                    tokio::spawn(fetch(self.fetches.clone(), self.local.clone(), machine));
+                }
             }
             tokio::time::sleep(FETCH_PAUSE).await;
         }
@@ -182,8 +196,8 @@ fn receive_changes(local: &Local, sample: &Sample) -> Result<(), Refusal> {
     let now = Instant::now();
     local.peers.note_changes(machine, &envelope, now)?;
     let (machine, stream) = (machine.to_string(), sample.payload().to_bytes().into_owned());
-    let (run, number) = (envelope.run, Some(envelope.number));
-    let delivery = Delivery::Records { machine: machine.clone(), run, stream, came: now, number };
+    let (owner, number) = (Owner { machine: machine.clone(), run: envelope.run }, Some(envelope.number));
+    let delivery = Delivery::Records { machine: machine.clone(), owner, stream, came: now, number };
     if local.inbox.changes.try_send(delivery).is_err() {
         local.counts.dropped.fetch_add(1, Relaxed);
         local.peers.request_fetch(&machine, now);
@@ -210,16 +224,16 @@ pub(crate) fn envelope_of(attachment: Option<&ZBytes>) -> Result<Envelope, Refus
 }
 
 async fn answer_queries(session: &zenoh::Session, local: &Local) -> Result<()> {
-    let (own, config, runtime) = (local.own.clone(), local.config.clone(), Handle::current());
+    let (local, runtime) = (local.clone(), Handle::current());
     let places = Arc::new(Semaphore::new(ANSWERS));
     let queryable = session
-        .declare_queryable(key(&config, "all", &config.machine))
+        .declare_queryable(key(&local.config, "all", &local.config.machine))
         .callback(move |query| {
             // Without a place, the query ends without the message that says the end, and comes again.
             let Ok(place) = places.clone().try_acquire_owned() else { return };
-            let (own, config) = (own.clone(), config.clone());
+            let local = local.clone();
             drop(runtime.spawn_blocking(move || {
-                answer(&query, &own, &config);
+                answer(&query, &local);
                 drop(place);
             }));
         })
@@ -227,15 +241,15 @@ async fn answer_queries(session: &zenoh::Session, local: &Local) -> Result<()> {
     queryable.await.map_err(failure("cannot answer queries"))
 }
 
-fn answer(query: &Query, own: &Own, config: &Config) {
-    // A machine that starts again gets back what it had before: its flows are copies here.
+fn answer(query: &Query, local: &Local) {
+    // Copies whose owner is gone nobody else sends: also those of an earlier run of who asks.
     let asker = query.parameters().as_str().parse::<Asker>().ok();
-    let is_returned = |owner: &str| asker.as_ref().is_some_and(|asker| asker.had(owner));
-    let reply = |envelope: Envelope, bytes: Vec<u8>| {
-        let reply = query.reply(query.key_expr().clone(), bytes).attachment(envelope.to_bytes());
+    let gone = |name: &str| local.gone(name, asker.as_ref());
+    let reply = |envelope: Envelope, owner: Option<&Owner>, bytes: Vec<u8>| {
+        let reply = query.reply(query.key_expr().clone(), bytes).attachment(envelope.with_owner(owner));
         reply.wait().map_err(failure("a reply was not sent"))
     };
-    if let Err(error) = own.export(config, is_returned, reply) {
+    if let Err(error) = local.own.export(&local.config, gone, reply) {
         eprintln!("artery-fleet: a peer does not get all exceptions: {error:#}");
     }
 }
@@ -260,12 +274,7 @@ async fn fetch_parts(session: &zenoh::Session, local: &Local, machine: &str) -> 
     let mut parts = 0;
     while let Ok(reply) = replies.recv_async().await {
         let sample = reply.into_result().map_err(|_| anyhow!("{machine} answered with an error"))?;
-        let checked = envelope_of(sample.attachment()).and_then(|envelope| match envelope.kind {
-            Kind::Changes | Kind::HasAll => Err(Refusal::Malformed),
-            _ if sample.payload().len() > MOST_BYTES => Err(Refusal::Malformed),
-            _ => Ok(envelope),
-        });
-        let envelope = checked.map_err(|refusal| {
+        let (envelope, owner) = part_of(&sample).map_err(|refusal| {
             local.peers.refuse(machine, refusal);
             anyhow!("{machine} answered: {}", refusal.explanation())
         })?;
@@ -274,12 +283,24 @@ async fn fetch_parts(session: &zenoh::Session, local: &Local, machine: &str) -> 
             return Ok(());
         }
         parts += 1;
+        if owner.as_ref().is_some_and(|owner| local.knows_better(owner)) {
+            continue;
+        }
         let stream = sample.payload().to_bytes().into_owned();
-        let (machine, run, came) = (machine.to_string(), envelope.run, Instant::now());
-        let delivery = Delivery::Records { machine, run, stream, came, number: None };
+        let (machine, came) = (machine.to_string(), Instant::now());
+        let owner = owner.unwrap_or_else(|| Owner { machine: machine.clone(), run: envelope.run });
+        let delivery = Delivery::Records { machine, owner, stream, came, number: None };
         local.inbox.parts.send(delivery).await.context("this process ends")?;
     }
     Err(anyhow!("the exceptions of {machine} ended early"))
+}
+
+/// A part of all exceptions, and who has its flows if that is not the sender; or the end.
+fn part_of(sample: &Sample) -> Result<(Envelope, Option<Owner>), Refusal> {
+    let envelope = envelope_of(sample.attachment())?;
+    let is_part = matches!(envelope.kind, Kind::Part | Kind::End) && sample.payload().len() <= MOST_BYTES;
+    let attachment = sample.attachment().filter(|_| is_part).ok_or(Refusal::Malformed)?;
+    Ok((envelope, Envelope::parse_owner(&attachment.to_bytes())?))
 }
 
 pub(crate) fn key(config: &Config, what: &str, machine: &str) -> String {
@@ -392,9 +413,10 @@ mod tests {
     #[test]
     fn who_fetches_has_lost_the_flows_of_its_earlier_runs_and_of_no_other_machine() {
         let asker: Asker = "machine=m1;run=7".parse().unwrap();
-        assert_eq!(asker.to_string().parse(), Ok::<_, Refusal>(Asker { machine: "m1".to_string(), run: 7 }));
-        assert!(asker.had("m1@6") && asker.had("m1@8"));
-        assert!(!["m1@7", "m11@6", "m2@6", "m1", "", "m1@x"].iter().any(|owner| asker.had(owner)));
+        let owner = |text: &str| text.parse::<Owner>().unwrap();
+        assert_eq!(asker.to_string().parse(), Ok::<_, Refusal>(Asker(owner("m1@7"))));
+        assert!(asker.had(&owner("m1@6")) && asker.had(&owner("m1@8")));
+        assert!(!["m1@7", "m11@6", "m2@6"].iter().any(|text| asker.had(&owner(text))));
         for text in ["", "machine=m 1;run=7", "machine=m1", "machine=m1;run=x"] {
             assert_eq!(text.parse::<Asker>(), Err(Refusal::Malformed), "{text}");
         }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::MOST_PEERS;
 use crate::envelope::{Envelope, Refusal};
+use crate::owner::Owner;
 
 /// A machine that is silent for so long is absent: it says something each second.
 const ABSENT_AFTER: Duration = Duration::from_secs(5);
@@ -121,8 +122,7 @@ pub(crate) struct Joining {
 /// A machine whose heartbeat is heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Living {
-    pub(crate) machine: String,
-    pub(crate) run: u64,
+    pub(crate) owner: Owner,
     /// How long ago the last fetch began by which all of its exceptions came.
     pub(crate) fetched: Option<Duration>,
 }
@@ -233,11 +233,22 @@ impl Peers {
         let state = self.lock();
         let present = state.machines.iter().filter(|(_, machine)| machine.is_present(now));
         let living = present.map(|(name, machine)| Living {
-            machine: name.clone(),
-            run: machine.run,
+            owner: Owner { machine: name.clone(), run: machine.run },
             fetched: machine.fetched.map(|since| now.duration_since(since)),
         });
         living.collect()
+    }
+
+    /// Whether an owner of flows is present.
+    pub(crate) fn lives(&self, owner: &Owner, now: Instant) -> bool {
+        let state = self.lock();
+        let lives = |machine: &Machine| machine.run == owner.run && machine.is_present(now);
+        state.machines.get(&owner.machine).is_some_and(lives)
+    }
+
+    /// Whether all exceptions of an owner came from itself, and it is present.
+    pub(crate) fn is_known_firsthand(&self, owner: &Owner, now: Instant) -> bool {
+        self.lives(owner, now) && self.has_all(&owner.machine, owner.run, 0)
     }
 
     /// The machines that are present and do not leave, and their runs.
@@ -441,7 +452,8 @@ mod tests {
     fn a_machine_lives_while_it_is_heard_and_its_run_has_the_time_of_its_own_fetches() {
         let now = Instant::now();
         let peers = peers(now);
-        let living = |run, fetched| Living { machine: "m2".to_string(), run, fetched };
+        let owner = |run| Owner { machine: "m2".to_string(), run };
+        let living = |run, fetched| Living { owner: owner(run), fetched };
         let later = now + Duration::from_secs(3);
         assert_eq!(peers.living(later), [living(1, Some(Duration::from_secs(3)))]);
         assert!(peers.living(now + ABSENT_AFTER).is_empty());
@@ -456,6 +468,11 @@ mod tests {
         assert_eq!(peers.begin_fetches(later), ["m2"]);
         peers.finish_fetch("m2", true, later);
         assert_eq!(peers.living(later), [living(2, Some(Duration::ZERO))]);
+        assert!(peers.lives(&owner(2), later) && !peers.lives(&owner(1), later));
+        assert!(peers.is_known_firsthand(&owner(2), later));
+        peers.request_fetch("m2", later);
+        assert!(peers.lives(&owner(2), later) && !peers.is_known_firsthand(&owner(2), later));
+        assert!(!peers.lives(&owner(2), later + ABSENT_AFTER));
     }
 
     #[test]

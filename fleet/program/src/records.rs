@@ -11,6 +11,8 @@ use artery_flow::stream::{
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
+use crate::owner::Owner;
+
 /// Most flows and ends of an import: packets wait for no more than these.
 pub(crate) const IMPORTED: u64 = 512;
 /// Most ends of a machine that are remembered during a fetch; with more it is repeated.
@@ -86,23 +88,65 @@ pub(crate) fn select_events(part: &Part) -> Result<(Outgoing, bool), StreamError
     Ok((outgoing, has_lost))
 }
 
-/// What a peer must know of a part of all exceptions: flows of this machine, and copies of which
-/// `is_returned` says by their owner's name that the peer has lost them.
-pub(crate) fn select_part(part: &Part, is_returned: impl Fn(&str) -> bool) -> Result<Outgoing, StreamError> {
-    let (mut outgoing, mut reader) = (Outgoing::new(), StreamReader::of_items(&part.items));
-    let mut returns = false;
+/// What a peer must know of a part of all exceptions: flows of this machine, and copies by their owners, as
+/// far as `gone` returns those for their names.
+pub(crate) fn select_part(
+    part: &Part,
+    gone: impl Fn(&str) -> Option<Owner>,
+) -> Result<Vec<(Option<Owner>, Outgoing)>, StreamError> {
+    let mut reader = StreamReader::of_items(&part.items);
+    let (mut names, mut groups) = (HashMap::new(), vec![Group::new(None)]);
+    let mut by_owner = HashMap::<&str, Option<usize>>::new();
+    let mut copies = None;
     while reader.bytes_left() > 0 {
         match reader.next_item()? {
-            Some(StreamItem::Member(number, name)) => outgoing.push(&EventItem::Member(number, name)),
-            Some(StreamItem::Owner(owner)) => returns = is_returned(owner),
-            Some(StreamItem::Flow(flow)) if !flow.is_imported || returns => {
-                outgoing.push(&EventItem::Exists(ExceptionKind::Insert, flow));
+            Some(StreamItem::Member(number, name)) => {
+                for group in &mut groups {
+                    group.named.remove(&number);
+                }
+                names.insert(number, name);
             }
-            Some(StreamItem::Flow(_) | StreamItem::Ended(..)) => {}
+            Some(StreamItem::Owner(name)) => {
+                copies = *by_owner.entry(name).or_insert_with(|| {
+                    groups.push(Group::new(Some(gone(name)?)));
+                    Some(groups.len() - 1)
+                });
+            }
+            Some(StreamItem::Flow(flow)) => {
+                let of = if flow.is_imported { copies } else { Some(0) };
+                if let Some(of) = of {
+                    // The reader refuses flows of members without a name.
+                    let name = names.get(&(flow.answer.action as u16)).copied().unwrap_or_default();
+                    groups[of].add(flow, name);
+                }
+            }
+            Some(StreamItem::Ended(..)) => {}
             Some(StreamItem::End(_)) | None => break,
         }
     }
-    Ok(outgoing)
+    let selected = groups.into_iter().map(|group| (group.owner, group.outgoing));
+    Ok(selected.filter(|(_, outgoing)| outgoing.records > 0).collect())
+}
+
+/// Flows of an owner among all exceptions, or of this machine.
+struct Group {
+    owner: Option<Owner>,
+    outgoing: Outgoing,
+    named: HashSet<u16>,
+}
+
+impl Group {
+    fn new(owner: Option<Owner>) -> Group {
+        Group { owner, outgoing: Outgoing::new(), named: HashSet::new() }
+    }
+
+    fn add(&mut self, flow: StreamFlow, member: &str) {
+        let number = flow.answer.action as u16;
+        if self.named.insert(number) {
+            self.outgoing.push(&EventItem::Member(number, member));
+        }
+        self.outgoing.push(&EventItem::Exists(ExceptionKind::Insert, flow));
+    }
 }
 
 /// How records came: flows that ended since a fetch began are not brought back by its parts.
@@ -337,7 +381,7 @@ mod tests {
         assert_eq!((outgoing.records, has_lost), (2, true));
         let imports = read(&outgoing.bytes, Arrival::Change, &mut Tombstones::default());
         assert_eq!(imported(&imports[0]), [(2, "b".to_string()), (5, "ended in 3".to_string())]);
-        // Neither in an export, unless the peer has lost them.
+        // Neither in an export, unless their owner is gone.
         let mut all = Vec::new();
         for item in [
             StreamItem::Member(0, "a"),
@@ -347,15 +391,29 @@ mod tests {
             StreamItem::Flow(copy(3)),
             StreamItem::Owner("m3@1"),
             StreamItem::Flow(copy(4)),
+            StreamItem::Owner("m2@1"),
+            StreamItem::Flow(copy(6)),
             StreamItem::Owner(""),
             StreamItem::Flow(flow(5, 0)),
         ] {
             write_item(&item, &mut all);
         }
-        let records = |all: &[u8], lost: &str| {
-            select_part(&part(0, all.to_vec()), |owner| owner == lost).unwrap().records
+        let ports = |gone: &[&str]| {
+            let owner = |name: &str| gone.contains(&name).then(|| name.parse::<Owner>().unwrap());
+            let selected = select_part(&part(0, all.clone()), owner).unwrap();
+            let selected = selected.into_iter().map(|(owner, outgoing)| {
+                let imports = read(&outgoing.bytes, Arrival::Part, &mut Tombstones::default());
+                let ports: Vec<u16> = imported(&imports[0]).into_iter().map(|(port, _)| port).collect();
+                assert_eq!(ports.len() as u64, outgoing.records);
+                (owner.map_or(String::new(), |owner| owner.to_string()), ports)
+            });
+            selected.collect::<Vec<_>>()
         };
-        assert_eq!([records(&all, "m9@1"), records(&all, "m2@1")], [2, 3]);
+        let own = (String::new(), vec![1, 5]);
+        assert_eq!(ports(&["m9@1"]), [own.clone()]);
+        assert_eq!(ports(&["m2@1"]), [own.clone(), ("m2@1".to_string(), vec![3, 6])]);
+        let third = ("m3@1".to_string(), vec![4]);
+        assert_eq!(ports(&["m2@1", "m3@1"]), [own, ("m2@1".to_string(), vec![3, 6]), third]);
     }
 
     #[test]

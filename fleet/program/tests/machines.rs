@@ -153,6 +153,43 @@ fn a_router_that_starts_again_has_back_what_peers_have_of_it_without_a_packet() 
 }
 
 #[test]
+fn what_a_machine_had_is_at_all_after_they_were_replaced_one_after_the_other_without_a_packet() {
+    let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
+    let folder = tempfile::tempdir().unwrap();
+    let (names, addresses) = (["m1", "m2", "m3"], endpoints::<3>());
+    let router = |n: usize| Router::start(&program, folder.path(), names[n]);
+    let fleet = |n: usize, router: &Router| {
+        let others = (0..3).filter(|other| *other != n).map(|other| addresses[other].clone());
+        let own = settings(names[n], &addresses[n], "", &router.socket);
+        Fleet::start(folder.path(), &Settings { peers: others.collect(), ..own })
+    };
+    let mut routers = [0, 1, 2].map(router);
+    routers[0].play();
+    let mut fleets = [0, 1, 2].map(|n| fleet(n, &routers[n]));
+    fleets[1..].iter().for_each(|fleet| fleet.await_peer("m1"));
+    routers.iter().for_each(|router| router.write("b.weight", "a 0"));
+    let exceptions = routers[0].exceptions();
+    for n in [1, 2, 0, 1, 2, 0] {
+        let has_all = |flows: &_| *flows == exceptions;
+        wait_for("copies", || routers.each_ref().map(Router::exceptions), |all| all.iter().all(has_all));
+        fleets[n].stop();
+        routers[n].stop();
+        routers[n] = router(n);
+        routers[n].write("b.weight", "a 0");
+        fleets[n] = fleet(n, &routers[n]);
+        wait_for("copies", || routers[n].own_and_copies(), |flows| *flows == (0, exceptions.len()));
+    }
+    // Whoever sees their packets has them from then on, and the others have copies of that.
+    routers[1].play();
+    let mut flows = routers[1].flows();
+    flows.retain(|client, _| exceptions.contains_key(client));
+    assert_eq!((routers[1].own_and_copies().1, &flows), (0, &exceptions));
+    routers[1].write("b.flush_flows", "all");
+    wait_for("the end of copies", || routers[0].exceptions().len(), |count| *count == 0);
+    wait_for("the end of copies", || routers[2].exceptions().len(), |count| *count == 0);
+}
+
+#[test]
 fn a_machine_whose_router_ended_is_absent_at_its_peers_until_there_is_one_again() {
     let Some(program) = artery() else { return skip("no router; set ARTERY to its program") };
     let mut machines = TwoMachines::start(&program);

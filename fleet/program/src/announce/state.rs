@@ -31,7 +31,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) router: RouterHealth,
     /// Whether the router's exceptions are followed.
     pub(crate) is_followed: bool,
-    /// Whether it has checked its members: it takes all for well before.
+    /// Whether it has checked its members: before, those may count as down that are well.
     pub(crate) has_checked: bool,
     pub(crate) agreement: Agreement,
     /// Members that this machine alone does not reach, if it is drained for them.
