@@ -8,8 +8,8 @@ const VERSION: u16 = 1;
 const LENGTH: usize = 24;
 
 /// Numbers are big-endian: magic (4), version (2), kind (1), run (8), number (8), whether the sender leaves
-/// (1), and the owner of flows that are none of the sender's. Bytes after them are skipped: later versions
-/// may add fields.
+/// (1), and the owner of flows that are none of the sender's. Bytes after them, which later
+/// versions may add, are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) kind: Kind,

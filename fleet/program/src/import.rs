@@ -34,7 +34,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Messages of peers for the importer.
 pub(crate) enum Delivery {
     Records {
-        /// The sender.
+        /// The machine that sent them.
         machine: String,
         /// Of the flows: the sender's run, or an owner that is gone.
         owner: Owner,

@@ -242,7 +242,7 @@ async fn answer_queries(session: &zenoh::Session, local: &Local) -> Result<()> {
 }
 
 fn answer(query: &Query, local: &Local) {
-    // Copies whose owner is gone nobody else sends: also those of an earlier run of who asks.
+    // Copies whose owner is gone come from here alone, also those of an earlier run of the machine that asks.
     let asker = query.parameters().as_str().parse::<Asker>().ok();
     let gone = |name: &str| local.gone(name, asker.as_ref());
     let reply = |envelope: Envelope, owner: Option<&Owner>, bytes: Vec<u8>| {

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use crate::config::is_word;
 use crate::envelope::Refusal;
 
-/// A machine whose router was started again is another owner: it has none of the flows of the one before,
-/// whose copies age.
+/// A machine whose router was started again is another owner: copies of the flows of the one
+/// before are of an owner that is gone, and age.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) machine: String,
