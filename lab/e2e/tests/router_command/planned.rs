@@ -91,7 +91,7 @@ fn a_plan_that_the_router_could_not_take_is_refused() {
         let text = plan(0, SERVICE);
         let (_, text) = text.split_once('\n').unwrap();
         std::fs::write(&file, text).unwrap();
-        router.say(&["apply", &file, "--confirm", "60s"])?;
+        router.apply(&[&file, "--confirm", "60s"])?;
         let refusal = router.refused(&["handler", "router_plan", &plan(60, SERVICE)], 1)?;
         assert!(refusal.contains("artery confirm"), "{refusal}");
         Ok(())
