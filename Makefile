@@ -92,7 +92,7 @@ demo: setup ## Shows a router at work: on a pcap file, and as root between two h
 	@scripts/demo $(PROGRAM)
 
 # Tests in network namespaces wait for two thirds of their time, so that more run at once than there are processors.
-test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc) + 1)))
+test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: export PATH := $(PATH):$(CURDIR)/target/tools/bin
 test: setup-test lint ## Runs every check that a change must pass.
 	$(CARGO) test --workspace --locked

@@ -410,7 +410,7 @@ mod tests {
             selected.collect::<Vec<_>>()
         };
         let own = (String::new(), vec![1, 5]);
-        assert_eq!(ports(&["m9@1"]), [own.clone()]);
+        assert_eq!(ports(&["m9@1"]), std::slice::from_ref(&own));
         assert_eq!(ports(&["m2@1"]), [own.clone(), ("m2@1".to_string(), vec![3, 6])]);
         let third = ("m3@1".to_string(), vec![4]);
         assert_eq!(ports(&["m2@1", "m3@1"]), [own, ("m2@1".to_string(), vec![3, 6]), third]);
