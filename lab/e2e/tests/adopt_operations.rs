@@ -115,8 +115,7 @@ fn programs_forward_while_a_large_table_is_read_again() {
         }
         pings.stop(SOON)?;
         let after = adopted.state()?;
-        let stale = [0, 1].map(|port| &after["ports"][port]["kernel"]["stale"]);
-        assert_eq!(stale, [0, 0], "{after}");
+        assert_eq!([0, 1].map(|port| &after["ports"][port]["kernel"]["stale"]), [0, 0], "{after}");
         assert!(after["ports"][0]["received"].as_u64() >= Some(100), "{after}");
         adopted.stop(SOON).map(drop)
     });

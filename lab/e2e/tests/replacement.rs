@@ -103,8 +103,7 @@ fn a_router_that_is_told_to_end_sends_what_waits_in_its_queues_first() {
                 // One is sent ahead.
                 router.until_number("seen.count", 121)?;
                 let waited = router.number("q.length")?;
-                // So fast that all leave in the second that a router has for that, and not before it gets
-                // the signal to end.
+                // All leave in the second that a router has for that, but not before the signal to end.
                 router.handler(&["pace.rate", "300"])?;
                 Ok((waited, end(router.process)?))
             })?;

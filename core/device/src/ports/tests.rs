@@ -334,8 +334,7 @@ fn af_xdp_in_use_one_way_is_not_had_in_another_and_is_given_back_when_unused() {
         let rx = port.rx(0).unwrap();
         ports.open(PortSpec::Interface { name: "left".into(), receive: None, transmit }, pool()).unwrap();
         let (name, open, asked) = ("left".into(), "XDP".into(), "XDP_GENERIC".into());
-        let error = port.tx(0).err();
-        assert_eq!(error, Some(DeviceError::Differs { name, setting: "METHOD", open, asked }));
+        assert_eq!(port.tx(0).err(), Some(DeviceError::Differs { name, setting: "METHOD", open, asked }));
         let program = || String::from_utf8(try_run("ip -d link show left").stdout).unwrap().contains("xdp");
         assert!(program());
         drop(rx);

@@ -57,8 +57,7 @@ impl Servers {
             ("--initial-cluster", all.join(",")),
         ];
         let words = words.into_iter().flat_map(|(option, value)| [option.to_string(), value]);
-        let process = self.host.spawn(std::iter::once("etcd".to_string()).chain(words))?;
-        self.running[place] = Some(process);
+        self.running[place] = Some(self.host.spawn(std::iter::once("etcd".to_string()).chain(words))?);
         Ok(())
     }
 

@@ -98,11 +98,10 @@ fn frames_with_a_wrong_bit_are_found() {
     ];
     for frame in frames {
         judge(&frame).unwrap();
-        let (mut last, mut cut) = (frame.clone(), frame.clone());
+        let mut last = frame.clone();
         *last.last_mut().unwrap() ^= 1;
         assert!(judge(&last).is_err());
-        cut.pop();
-        assert!(judge(&cut).is_err());
+        assert!(judge(&frame[..frame.len() - 1]).is_err());
         let mut changed = frame;
         changed[14 + 8] ^= 1;
         assert!(judge(&changed).is_err() || changed[14] >> 4 == 6, "a time to live is in no sum of IPv6");

@@ -15,8 +15,7 @@ fn a_router_forwards_and_takes_a_new_port_without_any_rights() {
         let mut router = start_on(&net.r, &[&file])?;
         until_answered(&net.a, "10.0.1.1", &mut router.process)?;
         assert_confined(&router.process);
-        let both = "port = [\"eth0=10.0.1.1/24\", \"eth1=10.0.2.1/24\"]\n";
-        std::fs::write(&file, both).unwrap();
+        std::fs::write(&file, "port = [\"eth0=10.0.1.1/24\", \"eth1=10.0.2.1/24\"]\n").unwrap();
         router.apply(&[&file])?;
         assert_eq!(net.a.ping(FAR[0], 3)?.received, 3);
         assert_confined(&router.process);

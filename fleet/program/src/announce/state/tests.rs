@@ -256,10 +256,8 @@ fn a_leaver_withdraws_waits_for_the_network_and_hands_over_whatever_its_router_d
     assert_eq!(bench.text(), "draining: handing over");
     bench.router = RouterHealth::Answers;
     bench.step(60_000);
-    assert_eq!(
-        (bench.text().as_str(), bench.decider.wanted()),
-        ("draining: handing over", Wanted::Withdrawn)
-    );
+    assert_eq!(bench.text(), "draining: handing over");
+    assert_eq!(bench.decider.wanted(), Wanted::Withdrawn);
 }
 
 #[test]
